@@ -1,0 +1,1 @@
+"""AudioKV: live captions from streamed audio, in constant memory."""

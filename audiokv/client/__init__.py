@@ -1,0 +1,1 @@
+"""Clients: files, microphone and the web page, all on one reconnecting link."""

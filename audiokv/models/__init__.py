@@ -1,0 +1,1 @@
+"""Recognisers: the only part of the project that imports torch."""

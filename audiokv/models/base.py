@@ -1,0 +1,97 @@
+"""The seam between recognisers and everything else; imports no model library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from audiokv.streaming.captions import Word
+
+    FloatArray = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class RecognizerInfo:
+    """What a recogniser states about itself.
+
+    Attributes:
+        name: Name of the model, shown to clients.
+        slot_ms: Length of one key/value slot of its audio cache in ms.
+        languages: ISO 639-1 codes it recognises.
+        aligns: Whether its word times come from alignment; if not, words are committed by agreement.
+        max_window_ms: Longest audio one decode may cover.
+    """
+
+    name: str
+    slot_ms: int
+    languages: frozenset[str]
+    aligns: bool
+    max_window_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What the source asked for.
+
+    Attributes:
+        language: ISO 639-1 code, or None to detect it.
+        prompt: Names and jargon to expect, or the empty string.
+        profile: Name of the acoustic profile.
+    """
+
+    language: str | None = None
+    prompt: str = ""
+    profile: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """What a recogniser makes of its window, after the words already committed.
+
+    Attributes:
+        words: Revisable words in order, times on the stream's sample clock.
+        language: Language of the words, or None while unknown.
+    """
+
+    words: tuple[Word, ...]
+    language: str | None = None
+
+
+class RecognizerStream(Protocol):
+    """One stream's recognition state. Called by one thread at a time."""
+
+    def open(self, at_ms: int) -> None:
+        """Start a fresh window at a position of the stream; drops the audio held so far."""
+
+    def append(self, samples: FloatArray) -> None:
+        """Add audio that directly follows what the window holds.
+
+        Args:
+            samples: Shape (n,), 16 kHz mono float32.
+        """
+
+    def commit(self, n_words: int) -> None:
+        """Make the first words of the latest hypothesis immutable; the next one follows them."""
+
+    def update(self, options: StreamOptions) -> None:
+        """Take new wishes of the source from the next decode on."""
+
+
+class Recognizer(Protocol):
+    """A loaded model, shared by all streams."""
+
+    @property
+    def info(self) -> RecognizerInfo:
+        """What the model is and can do."""
+
+    def open_stream(self, options: StreamOptions) -> RecognizerStream:
+        """Return fresh state for one stream."""
+
+    def decode(self, streams: Sequence[RecognizerStream]) -> list[Hypothesis]:
+        """Recognise the windows of several streams in one go; results in the same order."""

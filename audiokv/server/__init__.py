@@ -1,0 +1,1 @@
+"""The asyncio server: transports, sessions, the inference worker and fan-out."""

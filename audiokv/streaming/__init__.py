@@ -1,0 +1,1 @@
+"""The pure core: numpy and the standard library, no torch, no sockets, no clock, no await."""
