@@ -57,10 +57,12 @@ class Hypothesis:
     Attributes:
         words: Revisable words in order, times on the stream's sample clock.
         language: Language of the words, or None while unknown.
+        is_settled: Whether words may be committed; not while the language is still a guess.
     """
 
     words: tuple[Word, ...]
     language: str | None = None
+    is_settled: bool = True
 
 
 class RecognizerStream(Protocol):

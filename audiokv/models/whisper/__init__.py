@@ -1,0 +1,1 @@
+"""Streaming recognition with Whisper models of any size."""

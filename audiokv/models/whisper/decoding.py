@@ -1,0 +1,180 @@
+"""Greedy decoding from a draft: the last hypothesis is verified in one pass and only what changed
+is decoded anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from audiokv.models.whisper.network import SelfCache
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from audiokv.models.whisper.network import CrossCache, WhisperNetwork
+    from audiokv.models.whisper.text import WhisperText
+
+_RESYNC_TOKENS = 4  # how far ahead in the draft a corrected token is looked for
+_TOKENS_PER_SECOND = 12  # faster than any language is spoken, even in bytes of CJK characters
+_SPARE_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The greedy continuation of a context.
+
+    Attributes:
+        tokens: Text tokens, without the end of text.
+        log_probabilities: One a token.
+        attention: Alignment heads' weights over audio slots, shape (heads, forced + tokens + 1,
+            audio slots): one row for each forced text token, each new token and the end.
+        no_speech_probability: Of the window, before any text.
+        is_complete: Whether the model itself ended the text.
+        n_forwards: Decoder passes it took.
+    """
+
+    tokens: list[int]
+    log_probabilities: list[float]
+    attention: NDArray[np.float32]
+    no_speech_probability: float
+    is_complete: bool
+    n_forwards: int
+
+
+class DraftDecoder:
+    """Decodes one stream's windows; holds the static key/value cache.
+
+    Args:
+        network: The model.
+        text: Its vocabulary.
+        suppressed: Text tokens never to be produced.
+    """
+
+    def __init__(self, network: WhisperNetwork, text: WhisperText, suppressed: list[int]) -> None:
+        self._network = network
+        self._text = text
+        n = network.dims.n_vocabulary
+        self._penalty = torch.zeros(n)
+        self._penalty[torch.tensor(suppressed, dtype=torch.long)] = -torch.inf
+        self._penalty[text.n_text_tokens + 1 :] = -torch.inf
+        self._first_penalty = self._penalty.clone()
+        self._first_penalty[torch.tensor([*text.blank, text.end_of_text])] = -torch.inf
+        self._own = SelfCache(network.dims, network.dtype)
+
+    def language_logits(self, cross: CrossCache, language_ids: list[int]) -> NDArray[np.float32]:
+        """Return the logits of the languages, in the order of their ids."""
+        hidden, _ = self._network.decode([self._text.start], 0, self._own, cross)
+        logits = self._network.logits(hidden)[0, torch.tensor(language_ids)]
+        result: NDArray[np.float32] = logits.numpy()
+        return result
+
+    def decode(
+        self, context: list[int], n_forced: int, draft: list[int], cross: CrossCache
+    ) -> Decoded:
+        """Continue a context greedily.
+
+        Args:
+            context: Prompt, start tokens and the forced (committed) text tokens.
+            n_forced: How many tokens at the end of the context are forced text.
+            draft: A guess at the continuation; changes the cost, never the result.
+            cross: The encoded audio.
+        """
+        run = _Run(self, context, n_forced, cross)
+        position = self._network.dims.max_target_positions
+        wanted = int(cross.n_audio_slots / 50 * _TOKENS_PER_SECOND) + _SPARE_TOKENS - n_forced
+        limit = max(1, min(position - len(context) - 1, wanted))
+        guess = draft
+        while not run.is_complete and len(run.tokens) < limit:
+            n_accepted = run.extend(guess[: limit - len(run.tokens)])
+            guess = _resynchronised(guess, n_accepted, run.tokens[-1] if run.tokens else None)
+        return run.result()
+
+
+def _resynchronised(guess: list[int], n_accepted: int, correction: int | None) -> list[int]:
+    """Return what of the draft may still follow after a token that differed from it."""
+    rest = guess[n_accepted:]
+    for skipped, token in enumerate(rest[:_RESYNC_TOKENS]):
+        if token == correction:
+            return rest[skipped + 1 :]
+    return rest[1:]
+
+
+class _Run:
+    """One continuation in progress: verified tokens, and the input the next pass starts with."""
+
+    def __init__(
+        self, decoder: DraftDecoder, context: list[int], n_forced: int, cross: CrossCache
+    ) -> None:
+        self._decoder = decoder
+        self._cross = cross
+        self._pending = context  # accepted tokens the network has not seen
+        self._position = 0
+        self._n_skipped = len(context) - n_forced - 1  # rows before the one that predicts text
+        self._n_forced = n_forced
+        self._rows: list[torch.Tensor] = []
+        self._start_index = context.index(decoder._text.start)  # noqa: SLF001  same module
+        self.no_speech_probability = 0.0
+        self.tokens: list[int] = []
+        self.log_probabilities: list[float] = []
+        self.is_complete = False
+        self.n_forwards = 0
+
+    def extend(self, guess: list[int]) -> int:
+        """Run the pending tokens and a guess; keep what the model agrees with, and one more.
+
+        Returns:
+            How many tokens of the guess were right.
+        """
+        decoder, network = self._decoder, self._decoder._network  # noqa: SLF001
+        inputs = [*self._pending, *guess]
+        hidden, attention = network.decode(inputs, self._position, decoder._own, self._cross)  # noqa: SLF001
+        n_known = len(self._pending) - 1
+        if self.n_forwards == 0:
+            self._read_no_speech(hidden)
+        self.n_forwards += 1
+        logits = network.logits(hidden[n_known:])
+        is_first = not self.tokens and self._n_forced == 0
+        logits[0] += decoder._first_penalty if is_first else decoder._penalty  # noqa: SLF001
+        logits[1:] += decoder._penalty  # noqa: SLF001
+        choices = logits.argmax(dim=-1)
+        chosen_log_probabilities = (
+            logits.gather(1, choices[:, None])[:, 0] - logits.logsumexp(dim=-1)
+        ).tolist()
+        n_accepted = 0
+        chosen = choices.tolist()
+        while n_accepted < len(guess) and chosen[n_accepted] == guess[n_accepted]:
+            n_accepted += 1
+        n_kept = n_known + 1 + n_accepted
+        self._rows.append(attention[:, :n_kept, : self._cross.n_audio_slots])
+        self._position += n_kept
+        new = chosen[: n_accepted + 1]
+        if new[-1] == decoder._text.end_of_text:  # noqa: SLF001
+            self.is_complete = True
+            new = new[:-1]
+        self.tokens.extend(new)
+        self.log_probabilities.extend(chosen_log_probabilities[: len(new)])
+        self._pending = new[-1:]
+        return n_accepted
+
+    def _read_no_speech(self, hidden: torch.Tensor) -> None:
+        network, text = self._decoder._network, self._decoder._text  # noqa: SLF001
+        logits = network.logits(hidden[self._start_index : self._start_index + 1])[0]
+        self.no_speech_probability = float(logits.softmax(dim=-1)[text.no_speech])
+
+    def result(self) -> Decoded:
+        # A run cut short has not seen its last token, so nothing says where that one ends.
+        n_tokens = len(self.tokens) if self.is_complete else len(self.tokens) - 1
+        n_rows = self._n_forced + n_tokens + 1
+        attention = torch.cat(self._rows, dim=1)[:, self._n_skipped : self._n_skipped + n_rows]
+        return Decoded(
+            tokens=self.tokens[:n_tokens],
+            log_probabilities=self.log_probabilities[:n_tokens],
+            attention=attention.numpy(),
+            no_speech_probability=self.no_speech_probability,
+            is_complete=self.is_complete,
+            n_forwards=self.n_forwards,
+        )

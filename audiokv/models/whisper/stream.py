@@ -1,0 +1,215 @@
+"""One stream's window of audio and text before a Whisper model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from audiokv.models.base import Hypothesis
+from audiokv.models.whisper.alignment import SLOT_MS, token_starts_ms
+from audiokv.models.whisper.decoding import DraftDecoder
+from audiokv.models.whisper.features import IncrementalLogMel
+from audiokv.models.whisper.guards import is_unspoken, loop_start
+from audiokv.models.whisper.language import LanguageTracker
+from audiokv.streaming.captions import Word
+
+if TYPE_CHECKING:
+    from audiokv.models.base import FloatArray, StreamOptions
+    from audiokv.models.whisper.network import CrossCache, WhisperNetwork
+    from audiokv.models.whisper.text import TokenWord, WhisperText
+
+SAMPLES_PER_MS = 16
+COLUMN_MS = 10
+SLOT_SAMPLES = SLOT_MS * SAMPLES_PER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOptions:
+    """How much audio and text a decode covers.
+
+    Attributes:
+        padding_ms: Silence behind the audio; without it the decoder loops.
+        trim_above_ms: Window length from which committed audio is let go.
+        keep_ms: Committed audio kept before the revisable tail when the window is trimmed.
+        max_prompt_tokens: Longest prompt, in tokens.
+        max_previous_tokens: Longest text context from before the window, in tokens.
+    """
+
+    padding_ms: int = 2000
+    trim_above_ms: int = 12_000
+    keep_ms: int = 3000
+    max_prompt_tokens: int = 100
+    max_previous_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    tokens: tuple[int, ...]
+    end_ms: int
+
+
+class WhisperStream:
+    """Implements ``RecognizerStream``; see there.
+
+    Args:
+        network: The model.
+        text: Its vocabulary.
+        mel_filters: Its filter bank.
+        suppressed: Text tokens never to be produced.
+        options: The source's wishes.
+        window: Sizes of the window.
+    """
+
+    def __init__(
+        self,
+        network: WhisperNetwork,
+        text: WhisperText,
+        mel_filters: torch.Tensor,
+        suppressed: list[int],
+        options: StreamOptions,
+        window: WindowOptions,
+    ) -> None:
+        self._network = network
+        self._text = text
+        self._window = window
+        self._mel = IncrementalLogMel(mel_filters)
+        self._decoder = DraftDecoder(network, text, suppressed)
+        self._languages = list(text.language_ids)
+        self._tracker = LanguageTracker(self._languages, options.language)
+        self._prompt = self._prompt_tokens(options.prompt)
+        self._previous: list[int] = []
+        self._committed: list[_Committed] = []
+        self._latest: list[tuple[TokenWord, Word]] = []
+        self._draft: list[int] = []
+        self._start_ms = 0
+        self._segment_ms = 0
+
+    def _prompt_tokens(self, prompt: str) -> list[int]:
+        if not prompt.strip():
+            return []
+        return self._text.encode(" " + prompt.strip())[: self._window.max_prompt_tokens]
+
+    @property
+    def end_ms(self) -> int:
+        """Where the window's audio ends on the stream's clock."""
+        return self._start_ms + self._mel.n_samples // SAMPLES_PER_MS
+
+    def open(self, at_ms: int) -> None:
+        """Start a fresh window; the text so far stays as context."""
+        self._remember([t for c in self._committed for t in c.tokens])
+        self._mel.reset()
+        self._committed = []
+        self._latest = []
+        self._draft = []
+        self._start_ms = at_ms
+        self._segment_ms = at_ms
+
+    def append(self, samples: FloatArray) -> None:
+        """Add audio at the end of the window."""
+        self._mel.append(torch.from_numpy(samples))
+
+    def update(self, options: StreamOptions) -> None:
+        """Take new wishes: language, prompt."""
+        self._tracker.choose(options.language)
+        self._prompt = self._prompt_tokens(options.prompt)
+
+    def begin_segment(self) -> None:
+        """Mark that what follows is a new segment of speech in the same window."""
+        self._segment_ms = self.end_ms
+
+    def _remember(self, tokens: list[int]) -> None:
+        kept = self._window.max_previous_tokens
+        self._previous = [*self._previous, *tokens][-kept:] if kept else []
+
+    def _encode(self) -> CrossCache:
+        n_slots = max(1, self._mel.n_samples // SLOT_SAMPLES)
+        padding = self._window.padding_ms // SLOT_MS
+        limit = self._network.dims.max_source_positions
+        n_slots = min(n_slots, limit)
+        n_all = min(n_slots + padding, limit)
+        encoded = self._network.encode(self._mel.features(2 * n_all))
+        return self._network.cross_cache(encoded, n_slots)
+
+    def _language(self, cross: CrossCache) -> str | None:
+        if not self._languages:
+            return None
+        if not self._tracker.is_settled:
+            ids = list(self._text.language_ids.values())
+            logits = self._decoder.language_logits(cross, ids)
+            self._tracker.observe(logits, self.end_ms - self._segment_ms)
+        return self._tracker.current
+
+    def decode(self) -> Hypothesis:
+        """Recognise the window as it stands."""
+        cross = self._encode()
+        before = self._tracker.current
+        language = self._language(cross)
+        if language != before:
+            self._draft = []
+        forced = [t for c in self._committed for t in c.tokens]
+        context = [*self._prompt, *self._previous]
+        if context:
+            context.insert(0, self._text.start_of_previous)
+        context += [*self._text.start_tokens(language), *forced]
+        decoded = self._decoder.decode(context, len(forced), self._draft, cross)
+        starts = token_starts_ms(decoded.attention)[len(forced) :]
+        tokens, scores = decoded.tokens, decoded.log_probabilities
+        n_kept = loop_start(tokens, starts.tolist())
+        if is_unspoken(decoded.no_speech_probability, scores):
+            n_kept = 0
+        self._draft = tokens[:n_kept]
+        grouped = self._text.words(tokens[:n_kept], language)
+        self._latest = self._timed(grouped, starts.tolist(), scores)
+        settled = not self._languages or self._tracker.is_settled
+        return Hypothesis(tuple(word for _, word in self._latest), language, settled)
+
+    def _timed(
+        self, grouped: list[TokenWord], starts_ms: list[int], scores: list[float]
+    ) -> list[tuple[TokenWord, Word]]:
+        floor = self._committed[-1].end_ms if self._committed else self._start_ms
+        timed = []
+        first = 0
+        for word in grouped:
+            last = first + len(word.tokens)
+            start = max(floor, self._start_ms + starts_ms[first])
+            end = max(start, self._start_ms + starts_ms[last])
+            confidence = math.exp(sum(scores[first:last]) / len(word.tokens))
+            timed.append(
+                (
+                    word,
+                    Word(
+                        text=word.text,
+                        start_ms=start,
+                        end_ms=end,
+                        confidence=round(min(confidence, 1.0), 3),
+                        space_before=word.space_before,
+                    ),
+                )
+            )
+            first, floor = last, end
+        return timed
+
+    def commit(self, n_words: int) -> None:
+        """Force the first words of the latest hypothesis from now on."""
+        taken, self._latest = self._latest[:n_words], self._latest[n_words:]
+        self._committed += [_Committed(w.tokens, timed.end_ms) for w, timed in taken]
+        self._draft = self._draft[sum(len(w.tokens) for w, _ in taken) :]
+        self._trim()
+
+    def _trim(self) -> None:
+        """Let committed audio go where the window has grown long, between two words."""
+        if self.end_ms - self._start_ms <= self._window.trim_above_ms or not self._committed:
+            return
+        newest = self._committed[-1].end_ms - self._window.keep_ms
+        n_gone = sum(c.end_ms <= newest for c in self._committed)
+        if not n_gone:
+            return
+        gone, self._committed = self._committed[:n_gone], self._committed[n_gone:]
+        self._remember([t for c in gone for t in c.tokens])
+        n_columns = (gone[-1].end_ms - self._start_ms) // COLUMN_MS
+        self._mel.drop(n_columns)
+        self._start_ms += n_columns * COLUMN_MS
+        self._segment_ms = max(self._segment_ms, self._start_ms)

@@ -1,0 +1,268 @@
+"""The one thread that computes: framing, voice activity and recognition of every stream."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections import deque
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from audiokv.models.base import StreamOptions
+from audiokv.server.refusals import RefusalError, as_refusal, internal_refusal
+from audiokv.server.wire import pack
+from audiokv.streaming.errors import AudioKVError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from audiokv.models.base import Recognizer
+    from audiokv.streaming.captions import Event
+    from audiokv.streaming.session import Session
+
+logger = logging.getLogger(__name__)
+
+REPORT_EVERY_MS = 100
+REPORT_EVERY_COMMANDS = 1_000
+
+
+class Request(Enum):
+    """What a stream may be asked besides taking audio and options."""
+
+    FINALIZE = auto()
+    STOP = auto()
+    DROP = auto()
+
+
+Command = bytes | StreamOptions | Request
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An event and its message, encoded once, in the worker thread, for all receivers."""
+
+    event: Event
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """News of one stream from the worker.
+
+    Attributes:
+        news: What the stream said since the report before.
+        processed_ms: Position up to which the stream has been decided.
+        is_done: Whether the stream was stopped and has said everything.
+        failure: Why the stream ended early, or None.
+    """
+
+    news: tuple[Said, ...]
+    processed_ms: int
+    is_done: bool = False
+    failure: RefusalError | None = None
+
+
+class Job:
+    """One stream's place in the worker.
+
+    Args:
+        name: Public name of the stream, for the log.
+        open_session: Makes the session; called in the worker thread.
+        deliver: Takes reports; called on the event loop.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_session: Callable[[], Session],
+        deliver: Callable[[Report], None],
+    ) -> None:
+        self.name = name
+        self.open_session = open_session
+        self.deliver = deliver
+        self.commands: list[Command] = []  # guarded by the worker's lock
+        self.session: Session | None = None  # this and the rest: worker thread only
+        self.is_over = False
+        self.is_waiting = False
+        self.reported_ms = 0
+
+    @property
+    def n_pending(self) -> int:
+        """Commands not yet taken by the worker."""
+        return len(self.commands)
+
+
+class Worker:
+    """Runs due recognition steps in the order in which they became due.
+
+    A stream has at most one step waiting, so a sender far ahead of real time cannot keep live ones
+    waiting for longer than one step. An error inside a session ends that session only.
+
+    Args:
+        recognizer: The loaded model.
+        call_soon: Runs a function on the event loop; may be called from any thread.
+        max_batch: Streams recognised in one call.
+    """
+
+    def __init__(
+        self,
+        recognizer: Recognizer,
+        *,
+        call_soon: Callable[[Callable[[Report], None], Report], object],
+        max_batch: int = 1,
+    ) -> None:
+        self._recognizer = recognizer
+        self._call_soon = call_soon
+        self._max_batch = max_batch
+        self._wake = threading.Condition()
+        self._touched: dict[Job, None] = {}  # guarded by the lock, in order of arrival
+        self._is_stopping = False
+        self._waiting: deque[Job] = deque()  # worker thread only; each job at most once
+        self._thread = threading.Thread(target=self._run, name="audiokv-worker", daemon=True)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the thread after the step it is in; tell whether it ended in time."""
+        with self._wake:
+            self._is_stopping = True
+            self._wake.notify()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def submit(self, job: Job, command: Command) -> None:
+        """Queue audio or a request for a stream; the caller bounds what it queues."""
+        with self._wake:
+            job.commands.append(command)
+            self._touched[job] = None
+            self._wake.notify()
+
+    def _run(self) -> None:
+        while (touched := self._take()) is not None:
+            for job, commands in touched:
+                self._advance(job, commands)
+            batch = [
+                self._waiting.popleft() for _ in range(min(self._max_batch, len(self._waiting)))
+            ]
+            for job in batch:
+                job.is_waiting = False
+            self._step([job for job in batch if not job.is_over])
+
+    def _take(self) -> list[tuple[Job, list[Command]]] | None:
+        with self._wake:
+            while not (self._touched or self._waiting or self._is_stopping):
+                self._wake.wait()
+            if self._is_stopping:
+                return None
+            touched = []
+            for job in self._touched:
+                touched.append((job, job.commands))
+                job.commands = []
+            self._touched.clear()
+            return touched
+
+    @contextmanager
+    def _contained(self, job: Job) -> Iterator[None]:
+        """The boundary of a session: whatever is raised inside ends that session only."""
+        try:
+            yield
+        except AudioKVError as error:
+            self._fail(job, as_refusal(error))
+            logger.warning("stream %s refused: %s", job.name, error.code)
+        except Exception as error:  # noqa: BLE001  the boundary of a session
+            self._fail(job, internal_refusal())
+            _log_failure(job, error)
+
+    def _advance(self, job: Job, commands: Sequence[Command]) -> None:
+        if job.is_over:
+            return
+        with self._contained(job):
+            if job.session is None:
+                job.session = job.open_session()
+            for command in commands:
+                if command is Request.DROP:
+                    self._end(job)
+                    return
+                _obey(job.session, command)
+            events = job.session.prepare()
+            self._settle(job, job.session, events, n_commands=len(commands))
+
+    def _step(self, batch: Sequence[Job]) -> None:
+        if not batch:
+            return
+        sessions = [job.session for job in batch if job.session is not None]
+        try:
+            hypotheses = self._recognizer.decode([session.stream for session in sessions])
+            results = list(zip(batch, sessions, hypotheses, strict=True))
+        except Exception as error:  # noqa: BLE001  the boundary of a session
+            if len(batch) > 1:
+                # Only the stream at fault may end: find it by running each alone.
+                for job in batch:
+                    self._step([job])
+                return
+            self._fail(batch[0], internal_refusal())
+            _log_failure(batch[0], error)
+            return
+        for job, session, hypothesis in results:
+            with self._contained(job):
+                events = session.apply(hypothesis)
+                events += session.prepare()
+                self._settle(job, session, events)
+
+    def _settle(
+        self, job: Job, session: Session, events: Sequence[Event], *, n_commands: int = 0
+    ) -> None:
+        """Queue the next step and report what is worth it."""
+        if session.is_step_due and not job.is_waiting:
+            job.is_waiting = True
+            self._waiting.append(job)
+        processed_ms, is_done = session.processed_ms, session.is_done
+        if is_done:
+            self._end(job)
+        has_moved = processed_ms - job.reported_ms >= REPORT_EVERY_MS
+        if events or is_done or has_moved or n_commands >= REPORT_EVERY_COMMANDS:
+            job.reported_ms = processed_ms
+            news = tuple(Said(event, pack(event)) for event in events)
+            self._post(job, Report(news, processed_ms, is_done=is_done))
+
+    def _fail(self, job: Job, refusal: RefusalError) -> None:
+        self._end(job)
+        self._post(job, Report((), job.reported_ms, failure=refusal))
+
+    def _end(self, job: Job) -> None:
+        job.is_over = True
+        job.session = None
+
+    def _post(self, job: Job, report: Report) -> None:
+        with suppress(RuntimeError):  # the event loop is closed: nobody is left to tell
+            self._call_soon(job.deliver, report)
+
+
+def _obey(session: Session, command: Command) -> None:
+    match command:
+        case bytes():
+            session.push(command)
+        case StreamOptions():
+            session.update(command)
+        case Request.FINALIZE:
+            session.finalize()
+        case _:
+            session.stop()
+
+
+def _log_failure(job: Job, error: Exception) -> None:
+    """Log where it failed, and never the error's text: it may quote what was said."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{PurePath(frame.filename).name}:{frame.lineno}"
+    logger.error("stream %s failed: %s at %s", job.name, type(error).__name__, place)

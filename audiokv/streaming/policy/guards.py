@@ -1,0 +1,89 @@
+"""Which slots must not leave, and in what order guards give way when they fill the budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from audiokv.streaming.audio_format import FRAME_MS
+from audiokv.streaming.policy.arrays import slots_for
+from audiokv.streaming.policy.marks import Keeping
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from audiokv.streaming.policy.arrays import Ints, Mask
+    from audiokv.streaming.policy.ledger import SlotLedger
+
+
+class Guard(IntEnum):
+    """Protection of a slot. When guards alone exceed the budget, smaller ones give way first.
+
+    A segment end is a marker the model can do without; a phoneme being spoken matters for one
+    word; a young slot has not been seen yet; without sinks and prompt everything fails.
+    """
+
+    NONE = 0
+    SEGMENT_END = 1
+    NEAR_BOUNDARY = 2
+    YOUNG = 3
+    SINK = 4
+    PROMPT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Rates the protection of every slot.
+
+    Attributes:
+        slot_ms: Length of one slot.
+        min_retention_ms: Slots younger than this are kept.
+        boundary_frames: Uncommitted slots within this many 10 ms frames of a phoneme boundary are
+            kept.
+
+    Raises:
+        ValueError: A negative window.
+    """
+
+    slot_ms: int
+    min_retention_ms: int = 200
+    boundary_frames: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse windows that mean nothing."""
+        slots_for(self.min_retention_ms, self.slot_ms)
+        slots_for(self.boundary_frames * FRAME_MS, self.slot_ms)
+
+    def rate(self, ledger: SlotLedger) -> NDArray[np.int8]:
+        """Return the strongest ``Guard`` of each slot, shape (held,)."""
+        keeping = ledger.keeping
+        guard = np.zeros(ledger.held, np.int8)
+        guard[keeping == Keeping.SEGMENT_END] = Guard.SEGMENT_END
+        guard[self._is_near_boundary(ledger)] = Guard.NEAR_BOUNDARY
+        n_young = slots_for(self.min_retention_ms, self.slot_ms)
+        guard[ledger.end_ms > ledger.now_ms - n_young * self.slot_ms] = Guard.YOUNG
+        guard[keeping == Keeping.SINK] = Guard.SINK
+        guard[keeping == Keeping.PROMPT] = Guard.PROMPT
+        return guard
+
+    def _is_near_boundary(self, ledger: SlotLedger) -> Mask:
+        reach_ms = slots_for(self.boundary_frames * FRAME_MS, self.slot_ms) * self.slot_ms
+        boundaries = np.flatnonzero(ledger.is_boundary)
+        if not len(boundaries):
+            return np.zeros(ledger.held, np.bool_)
+        distance_ms = np.minimum(
+            _gap_ms(ledger, boundaries, np.searchsorted(boundaries, np.arange(ledger.held))),
+            _gap_ms(ledger, boundaries, np.searchsorted(boundaries, np.arange(ledger.held)) - 1),
+        )
+        return ~ledger.is_committed & (distance_ms < reach_ms)
+
+
+def _gap_ms(ledger: SlotLedger, boundaries: Ints, nearest: Ints) -> Ints:
+    """Return the silence between each slot and one boundary slot; 0 where they touch or overlap."""
+    other = boundaries[np.clip(nearest, 0, len(boundaries) - 1)]
+    after: Ints = ledger.start_ms[other] - ledger.end_ms
+    before: Ints = ledger.start_ms - ledger.end_ms[other]
+    return np.maximum(np.maximum(after, before), 0)

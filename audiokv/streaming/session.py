@@ -1,0 +1,360 @@
+"""One stream from its bytes to its captions, without a socket, a clock or a thread.
+
+All decisions fall at positions of the sample clock, so the same audio gives the same captions
+however it was split, delayed or resent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from audiokv.streaming.audio_format import FRAME_MS, FRAME_SAMPLES, SAMPLE_RATE_HZ
+from audiokv.streaming.captions import Notice, SpeechChange
+from audiokv.streaming.framer import Framer
+from audiokv.streaming.segment import Segment
+from audiokv.streaming.stabilizer import (
+    AlignedCommit,
+    CommitOptions,
+    LocalAgreement,
+    ShowOptions,
+    TailView,
+)
+from audiokv.streaming.voice_activity import VoiceActivity, VoiceOptions
+
+if TYPE_CHECKING:
+    from audiokv.models.base import (
+        FloatArray,
+        Hypothesis,
+        RecognizerInfo,
+        RecognizerStream,
+        StreamOptions,
+    )
+    from audiokv.streaming.audio_format import AudioFormat
+    from audiokv.streaming.captions import Event, Word
+    from audiokv.streaming.voice_activity import VoiceDetector
+
+_SAMPLES_PER_MS = SAMPLE_RATE_HZ // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """How a stream is cut into steps and segments; all on the sample clock.
+
+    Attributes:
+        step_ms: Audio between two recognition steps while someone speaks.
+        pause_ms: Silence that ends a segment.
+        settle_ms: Silence a hypothesis must have heard to stand as a segment's last.
+        pre_roll_ms: Audio before the detected voice that is recognised too.
+        context_gap_ms: Longest silence over which a window goes on, so that a sentence keeps its
+            beginning.
+        context_ms: Longest window that the next segment still joins.
+        max_segment_ms: Length at which a segment ends even without a pause.
+        blank_ms: Voice without any text after which the window is restarted.
+        max_lag_ms: Backlog from which steps are merged.
+    """
+
+    step_ms: int = 200
+    pause_ms: int = 450
+    settle_ms: int = 150
+    pre_roll_ms: int = 300
+    context_gap_ms: int = 2000
+    context_ms: int = 8000
+    max_segment_ms: int = 15_000
+    blank_ms: int = 8000
+    max_lag_ms: int = 4000
+    voice: VoiceOptions = field(default_factory=VoiceOptions)
+    commit: CommitOptions = field(default_factory=CommitOptions)
+    show: ShowOptions = field(default_factory=ShowOptions)
+
+
+class _Tape:
+    """The latest audio of the stream, addressed by position."""
+
+    def __init__(self, kept_ms: int) -> None:
+        self._kept = kept_ms * _SAMPLES_PER_MS
+        self._samples = np.zeros(0, dtype=np.float32)
+        self._start = 0
+
+    def append(self, samples: FloatArray) -> None:
+        joined = np.concatenate([self._samples, samples])
+        n_gone = max(0, joined.size - self._kept)
+        self._samples = joined[n_gone:]
+        self._start += n_gone
+
+    @property
+    def start_ms(self) -> int:
+        return self._start // _SAMPLES_PER_MS
+
+    def read(self, from_ms: int, to_ms: int) -> FloatArray:
+        first = from_ms * _SAMPLES_PER_MS - self._start
+        return self._samples[max(first, 0) : to_ms * _SAMPLES_PER_MS - self._start]
+
+
+class Session:
+    """One stream; called by one thread at a time.
+
+    Push audio, then call ``prepare``; when ``is_step_due``, decode ``stream`` and hand the result
+    to ``apply``; repeat until ``prepare`` leaves no step due.
+
+    Args:
+        fmt: Format of the audio that will be pushed.
+        stream: The recogniser's state for this stream.
+        info: What the recogniser can do.
+        detector: Voice detector with its own state.
+        options: Timing.
+    """
+
+    def __init__(
+        self,
+        *,
+        fmt: AudioFormat,
+        stream: RecognizerStream,
+        info: RecognizerInfo,
+        detector: VoiceDetector,
+        options: SessionOptions | None = None,
+    ) -> None:
+        self.stream = stream
+        self._options = options or SessionOptions()
+        self._framer = Framer(fmt)
+        self._voice = VoiceActivity(detector, self._options.voice)
+        self._commit = AlignedCommit(self._options.commit) if info.aligns else LocalAgreement()
+        self._view = TailView(self._options.show)
+        self._tape = _Tape(self._options.context_gap_ms + 2 * self._options.pre_roll_ms + 500)
+        self._queue: list[FloatArray] = []
+        self._queued_samples = 0
+        self._position_ms = 0
+        self._fed_ms = -1  # how far the window's audio reaches; -1 without a window
+        self._window_ms = 0  # where the window began
+        self._segment: Segment | None = None
+        self._n_segments = 0
+        self._seq = 0
+        self._tail: tuple[Word, ...] = ()
+        self._language: str | None = None
+        self._decoded_ms = 0
+        self._texted_ms = 0
+        self._next_step_ms = 0
+        self._is_closing = False
+        self._finalize_ms: list[int] = []
+        self._is_stopping = False
+        self.is_step_due = False
+
+    @property
+    def received_samples(self) -> int:
+        """Samples per channel taken so far, at the source's rate."""
+        return self._framer.received_samples
+
+    @property
+    def received_ms(self) -> int:
+        """End of the audio taken so far."""
+        return self._position_ms + self._queued_samples // _SAMPLES_PER_MS
+
+    @property
+    def processed_ms(self) -> int:
+        """Position up to which everything has been decided."""
+        return self._position_ms
+
+    @property
+    def due_at_ms(self) -> int:
+        """Position of the step that is due."""
+        return self._position_ms
+
+    @property
+    def n_segments(self) -> int:
+        """Segments that ended with a caption."""
+        return self._n_segments
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the stream was stopped and everything has been said."""
+        return self._is_stopping and not self.is_step_due and not self._queued_samples
+
+    def push(self, audio: bytes) -> None:
+        """Take encoded audio.
+
+        Raises:
+            AudioFormatError: The samples are broken.
+        """
+        self._enqueue(self._framer.push(audio))
+
+    def finalize(self) -> None:
+        """Ask for the open segment to end at the end of the audio pushed so far."""
+        self._finalize_ms.append(self.received_ms)
+
+    def stop(self) -> None:
+        """Ask for the stream to end after the audio pushed so far."""
+        if not self._is_stopping:
+            self._enqueue(self._framer.flush())
+            self._is_stopping = True
+            self.finalize()
+
+    def update(self, options: StreamOptions) -> None:
+        """Take new wishes of the source from the next step on."""
+        self.stream.update(options)
+
+    def _enqueue(self, frames: FloatArray) -> None:
+        if frames.size:
+            self._queue.append(frames)
+            self._queued_samples += frames.size
+
+    def prepare(self) -> list[Event]:
+        """Listen to what was pushed, up to the next recognition step."""
+        events: list[Event] = []
+        while not self.is_step_due:
+            if self._finalize_ms and self._position_ms >= self._finalize_ms[0]:
+                self._finalize_ms.pop(0)
+                events += self._end_segment(self._position_ms, must_hear_ms=self._position_ms)
+            elif self._queued_samples:
+                events += self._listen(self._take_frame())
+            else:
+                break
+        return events
+
+    def _take_frame(self) -> FloatArray:
+        head = self._queue[0]
+        frame, rest = head[:FRAME_SAMPLES], head[FRAME_SAMPLES:]
+        if rest.size:
+            self._queue[0] = rest
+        else:
+            self._queue.pop(0)
+        self._queued_samples -= frame.size
+        return frame
+
+    def _listen(self, frame: FloatArray) -> list[Event]:
+        self._tape.append(frame)
+        changes = self._voice.push(frame)
+        self._position_ms += FRAME_MS
+        now, options = self._position_ms, self._options
+        if self._segment is None:
+            begun = next((c.at_ms for c in changes if c.is_on), None)
+            return [] if begun is None else self._begin_segment(begun)
+        silence_ms = self._voice.decided_ms - self._voice.last_voice_ms
+        if not self._voice.is_voice and silence_ms >= options.pause_ms:
+            return self._end_segment(
+                self._voice.last_voice_ms,
+                must_hear_ms=self._voice.last_voice_ms + options.settle_ms,
+            )
+        if now >= self._next_step_ms:
+            self._request_step()
+        return []
+
+    def _begin_segment(self, at_ms: int) -> list[Event]:
+        options = self._options
+        self._segment = Segment(at_ms)
+        self._tail = ()
+        self._commit.restart()
+        self._view = TailView(options.show)
+        start_ms = max(at_ms - options.pre_roll_ms, self._tape.start_ms, 0)
+        joins = (
+            0 <= self._fed_ms
+            and at_ms - self._fed_ms <= options.context_gap_ms
+            and at_ms - self._window_ms <= options.context_ms
+            and self._fed_ms >= self._tape.start_ms
+        )
+        if not joins:
+            start_ms = max(start_ms, self._fed_ms)
+            self.stream.open(start_ms)
+            self._fed_ms = self._window_ms = start_ms
+        self._texted_ms = at_ms
+        self._next_step_ms = self._position_ms + options.step_ms
+        return [SpeechChange(is_on=True, at_ms=at_ms)]
+
+    def _request_step(self) -> None:
+        self.stream.append(self._tape.read(self._fed_ms, self._position_ms))
+        self._fed_ms = self._position_ms
+        self.is_step_due = True
+        step_ms = self._options.step_ms
+        backlog_ms = self._queued_samples // _SAMPLES_PER_MS
+        if backlog_ms > self._options.max_lag_ms:
+            # Late: bigger steps, and no speech lost.
+            step_ms = max(step_ms, backlog_ms // 4)
+        self._next_step_ms = self._position_ms + step_ms
+
+    def apply(self, hypothesis: Hypothesis) -> list[Event]:
+        """Take the recognition of ``stream`` as it was at the step that was due."""
+        self.is_step_due = False
+        segment = self._segment
+        if segment is None:
+            return []
+        self._decoded_ms = self._fed_ms
+        self._language = hypothesis.language
+        self._tail = hypothesis.words
+        if hypothesis.words:
+            self._texted_ms = self._fed_ms
+        if self._is_closing:
+            return self._close(segment)
+        if hypothesis.is_settled:
+            self._commit_words(segment, self._commit.observe(hypothesis.words, self._fed_ms))
+        shown = self._view.observe(self._tail, self._fed_ms)
+        events = self._caption(segment, shown) if segment.changed(shown) else []
+        if self._position_ms - segment.start_ms >= self._options.max_segment_ms:
+            events += self._split(segment)
+        if self._position_ms - self._texted_ms >= self._options.blank_ms:
+            events += self._restart_window()
+        return events
+
+    def _commit_words(self, segment: Segment, n_words: int) -> None:
+        if n_words:
+            segment.commit(self._tail[:n_words])
+            self._tail = self._tail[n_words:]
+            self.stream.commit(n_words)
+            self._view.advance(n_words)
+
+    def _split(self, segment: Segment) -> list[Event]:
+        """End a segment that has grown long, at its last committed word; the audio goes on."""
+        if not segment.committed:
+            return []
+        events = self._caption(segment, (), is_final=True)
+        self._segment = Segment(segment.committed[-1].end_ms)
+        return events
+
+    def _restart_window(self) -> list[Event]:
+        start_ms = max(self._position_ms - self._options.context_gap_ms, self._tape.start_ms)
+        self.stream.open(start_ms)
+        self._window_ms = self._fed_ms = start_ms
+        self._texted_ms = self._position_ms
+        self._commit.restart()
+        return [
+            Notice(
+                "no_words",
+                f"Voice but no words for {self._options.blank_ms} ms; listening afresh.",
+            )
+        ]
+
+    def _end_segment(self, at_ms: int, must_hear_ms: int) -> list[Event]:
+        """End the open segment, after one more step where the last one heard too little."""
+        segment = self._segment
+        if segment is None:
+            return []
+        self._is_closing = True
+        self._closed_at_ms = at_ms
+        if self._decoded_ms < min(must_hear_ms, self._position_ms):
+            self._request_step()
+            return []
+        return self._close(segment)
+
+    def _close(self, segment: Segment) -> list[Event]:
+        self._is_closing = False
+        self._commit_words(segment, len(self._tail))
+        events: list[Event] = []
+        if segment.committed or segment.is_shown:
+            events += self._caption(segment, (), is_final=True)
+        self._segment = None
+        return [*events, SpeechChange(is_on=False, at_ms=self._closed_at_ms)]
+
+    def _caption(
+        self, segment: Segment, tail: tuple[Word, ...], *, is_final: bool = False
+    ) -> list[Event]:
+        self._seq += 1
+        caption = segment.caption(
+            tail,
+            seq=self._seq,
+            number=self._n_segments,
+            is_final=is_final,
+            language=self._language,
+            speaker=None,
+        )
+        self._n_segments += is_final
+        return [caption]
