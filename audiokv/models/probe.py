@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 
 class ReaderAggregation(StrEnum):
@@ -21,15 +17,16 @@ class ReaderAggregation(StrEnum):
 class AttentionProbe:
     """Measures the attention that each slot of each head received in one step.
 
-    Only the last queries of a step are recomputed, one product of a few rows with the keys: the
-    kernels that compute attention never show their weights.
+    Only the last queries of a step are asked. A step of no more queries than that shows its
+    weights anyway; of a longer one the last few are computed a second time, since the kernels for
+    long steps never show theirs.
 
     Args:
         n_queries: How many of a step's last queries are asked.
         readers: How layers that read the same keys are combined.
 
     Raises:
-        ValueError: `n_queries` is not positive.
+        ValueError: `n_queries` is not positive, or there is no such way to combine.
     """
 
     def __init__(
@@ -41,33 +38,17 @@ class AttentionProbe:
             raise ValueError(f"n_queries is {n_queries}; at least one query must be asked.")
         self.n_queries = n_queries
         self._readers = ReaderAggregation(readers)
-        self._received: dict[Hashable, torch.Tensor] = {}
-        self._n_readers: dict[Hashable, int] = {}
+        self._received: dict[int, torch.Tensor] = {}
+        self._n_readers: dict[int, int] = {}
 
-    def observe(  # noqa: PLR0913  one attention call has this many inputs
-        self,
-        producer: Hashable,
-        query: torch.Tensor,
-        keys: torch.Tensor,
-        mask: torch.Tensor | None,
-        *,
-        scaling: float,
-        softcap: float | None = None,
-    ) -> None:
+    def observe(self, producer: int, weights: torch.Tensor) -> None:
         """Take in one attention call of a step.
 
         Args:
             producer: What the keys belong to; calls with the same producer are its readers.
-            query: Shape (batch, query_heads, queries, size).
-            keys: Shape (batch, key_heads, rows, size).
-            mask: Boolean or additive, broadcasts to (batch, query_heads, asked, rows), where
-                asked is `n_queries` or all of fewer queries; None where they see every row.
-            scaling: Factor of the logits.
-            softcap: Bound of the logits where the model has one.
+            weights: As `attention_weights` gives them.
         """
-        received = attention_received(
-            query[:, :, -self.n_queries :], keys, mask, scaling=scaling, softcap=softcap
-        )
+        received = attention_received(weights)
         before = self._received.get(producer)
         if before is not None:
             is_max = self._readers is ReaderAggregation.MAX
@@ -75,13 +56,13 @@ class AttentionProbe:
         self._received[producer] = received
         self._n_readers[producer] = self._n_readers.get(producer, 0) + 1
 
-    def take(self) -> dict[Hashable, torch.Tensor]:
+    def take(self) -> dict[int, torch.Tensor]:
         """Return and forget what was received since the last call.
 
         Returns:
-            For each producer a float32 tensor of shape (key_heads, rows): attention summed over
-            the query heads that share a key head, averaged over the asked queries, and the mean
-            or maximum over readers. Rows are in the order of the keys.
+            For each producer a float32 tensor of shape (key_heads, rows): the mean over the asked
+            queries and the heads that share a key head, and the mean or maximum over readers.
+            Rows are in the order of the keys.
         """
         taken = self._received
         if self._readers is ReaderAggregation.MEAN:
@@ -90,7 +71,7 @@ class AttentionProbe:
         return taken
 
 
-def attention_received(
+def attention_weights(
     query: torch.Tensor,
     keys: torch.Tensor,
     mask: torch.Tensor | None,
@@ -98,7 +79,7 @@ def attention_received(
     scaling: float,
     softcap: float | None = None,
 ) -> torch.Tensor:
-    """Return the attention each row received: grouped heads summed, queries and batch averaged.
+    """Return the weight that each query gives each row.
 
     Args:
         query: Shape (batch, query_heads, queries, size).
@@ -108,7 +89,8 @@ def attention_received(
         softcap: Bound of the logits where the model has one.
 
     Returns:
-        Shape (key_heads, rows), float32. Each head's row sums to query_heads / key_heads.
+        Shape (batch, key_heads, group * queries, rows), float32, group being the query heads that
+        share a key head. A query that sees nothing gives nothing; all others give 1 in total.
     """
     batch, n_query_heads, n_queries, size = query.shape
     n_key_heads, n_rows = keys.shape[1], keys.shape[2]
@@ -117,13 +99,41 @@ def attention_received(
     logits = (grouped @ keys.transpose(2, 3)).float() * scaling
     if softcap is not None:
         logits = torch.tanh(logits / softcap) * softcap
-    if mask is not None:
-        logits = logits.view(batch, n_query_heads, n_queries, n_rows)
-        if mask.dtype == torch.bool:
-            logits = logits.masked_fill(~mask, float("-inf"))
-        else:
-            logits = logits + mask
-        logits = logits.view(batch, n_key_heads, -1, n_rows)
-    # A query that is itself padding sees nothing and gives nothing.
-    received = logits.softmax(dim=-1).nan_to_num(0.0).sum(dim=(0, 2))
-    return received / (batch * n_queries)
+    if mask is None:
+        return logits.softmax(dim=-1)
+    logits = logits.view(batch, n_query_heads, n_queries, n_rows)
+    if mask.dtype == torch.bool:
+        logits = logits.masked_fill(~mask, float("-inf"))
+    else:
+        logits = logits + mask
+    return logits.softmax(dim=-1).nan_to_num(0.0).view(batch, n_key_heads, -1, n_rows)
+
+
+def attention_received(weights: torch.Tensor) -> torch.Tensor:
+    """Return the mean weight that each row received.
+
+    Args:
+        weights: Shape (batch, key_heads, group * queries, rows).
+
+    Returns:
+        Shape (key_heads, rows). Each head's row sums to 1 where every query sees something.
+    """
+    if weights.shape[0] == 1 and weights.shape[2] == 1:
+        return weights[0, :, 0]
+    return weights.mean(dim=(0, 2))
+
+
+def attended_values(weights: torch.Tensor, values: torch.Tensor, n_queries: int) -> torch.Tensor:
+    """Return the output of an attention whose weights are known.
+
+    Args:
+        weights: Shape (batch, key_heads, group * queries, rows).
+        values: Shape (batch, key_heads, rows, value_size).
+        n_queries: Queries of each head.
+
+    Returns:
+        Shape (batch, queries, query_heads, value_size), as transformers wants it.
+    """
+    output = weights.to(values.dtype) @ values
+    output = output.view(values.shape[0], -1, n_queries, values.shape[-1])
+    return output.transpose(1, 2).contiguous()

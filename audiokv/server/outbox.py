@@ -59,6 +59,7 @@ class Outbox:
         self._is_cut = False
         self.waiting_bytes = 0
         self.n_skipped = 0
+        self.is_said = False  # everything was sent, and the connection closed after it
 
     @property
     def is_ending(self) -> bool:
@@ -131,3 +132,4 @@ class Outbox:
         # close() of the library first drains the write buffer, outside its own time limit.
         async with deadline(self._clock, CLOSE_TIMEOUT_S):
             await self._wire.close(code, reason)
+        self.is_said = True

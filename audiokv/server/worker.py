@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-import traceback
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from audiokv.models.base import StreamOptions
+from audiokv.server.failure_log import log_failure
 from audiokv.server.refusals import RefusalError, as_refusal, internal_refusal
 from audiokv.server.wire import pack
 from audiokv.streaming.errors import AudioKVError
@@ -182,7 +181,7 @@ class Worker:
             logger.warning("stream %s refused: %s", job.name, error.code)
         except Exception as error:  # noqa: BLE001  the boundary of a session
             self._fail(job, internal_refusal())
-            _log_failure(job, error)
+            log_failure(logger, f"stream {job.name}", error)
 
     def _advance(self, job: Job, commands: Sequence[Command]) -> None:
         if job.is_over:
@@ -212,7 +211,7 @@ class Worker:
                     self._step([job])
                 return
             self._fail(batch[0], internal_refusal())
-            _log_failure(batch[0], error)
+            log_failure(logger, f"stream {batch[0].name}", error)
             return
         for job, session, hypothesis in results:
             with self._contained(job):
@@ -259,10 +258,3 @@ def _obey(session: Session, command: Command) -> None:
             session.finalize()
         case _:
             session.stop()
-
-
-def _log_failure(job: Job, error: Exception) -> None:
-    """Log where it failed, and never the error's text: it may quote what was said."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{PurePath(frame.filename).name}:{frame.lineno}"
-    logger.error("stream %s failed: %s at %s", job.name, type(error).__name__, place)

@@ -27,7 +27,7 @@ class RateCheck:
 
     Eight seconds decide: in two windows of 4 s in a row the bytes must arrive on a straight line,
     and the slope of both must be within 1 % of the same standard rate, which is not the declared
-    one. A file sent as fast as it goes, a burst after a reconnect, and pauses are no straight lines.
+    one. A file sent as fast as it goes, a burst after a reconnect and pauses make no such lines.
 
     Arrival must be taken where the bytes leave the network, before any queue that can be full.
 

@@ -257,6 +257,7 @@ class Session:
             start_ms = max(start_ms, self._fed_ms)
             self.stream.open(start_ms)
             self._fed_ms = self._window_ms = start_ms
+        self.stream.begin_segment(at_ms)
         self._texted_ms = at_ms
         self._next_step_ms = self._position_ms + options.step_ms
         return [SpeechChange(is_on=True, at_ms=at_ms)]
@@ -287,8 +288,11 @@ class Session:
             return self._close(segment)
         if hypothesis.is_settled:
             self._commit_words(segment, self._commit.observe(hypothesis.words, self._fed_ms))
-        shown = self._view.observe(self._tail, self._fed_ms)
-        events = self._caption(segment, shown) if segment.changed(shown) else []
+        events: list[Event] = []
+        if hypothesis.language_confidence >= self._options.show.language_confidence:
+            shown = self._view.observe(self._tail, self._fed_ms)
+            if segment.changed(shown):
+                events += self._caption(segment, shown)
         if self._position_ms - segment.start_ms >= self._options.max_segment_ms:
             events += self._split(segment)
         if self._position_ms - self._texted_ms >= self._options.blank_ms:
@@ -297,10 +301,10 @@ class Session:
 
     def _commit_words(self, segment: Segment, n_words: int) -> None:
         if n_words:
-            segment.commit(self._tail[:n_words])
-            self._tail = self._tail[n_words:]
+            committed, self._tail = self._tail[:n_words], self._tail[n_words:]
+            segment.commit(committed)
             self.stream.commit(n_words)
-            self._view.advance(n_words)
+            self._view.advance(committed)
 
     def _split(self, segment: Segment) -> list[Event]:
         """End a segment that has grown long, at its last committed word; the audio goes on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -71,11 +71,16 @@ class CommitOptions:
     Attributes:
         guard_ms: Audio that must have been heard after the word's end.
         n_agreeing: Consecutive hypotheses that must hold the word at its place.
+        sure: Confidence from which ``n_agreeing`` is enough; one more is asked for below it, and
+            one more again below ``fair``.
+        fair: See ``sure``.
         max_age_ms: Age at which a word is committed even if hypotheses still differ.
     """
 
-    guard_ms: int = 500
+    guard_ms: int = 450
     n_agreeing: int = 2
+    sure: float = 0.85
+    fair: float = 0.6
     max_age_ms: int = 5000
 
 
@@ -101,12 +106,20 @@ class AlignedCommit:
         n = 0
         for word, (_, times) in zip(words[:-1], seen, strict=False):
             age_ms = heard_ms - word.end_ms
-            settled = age_ms >= self.options.guard_ms and times >= self.options.n_agreeing
+            settled = age_ms >= self.options.guard_ms and times >= self._n_needed(word)
             if not settled and age_ms < self.options.max_age_ms:
                 break
             n += 1
         self._seen = seen[n:]
         return n
+
+    def _n_needed(self, word: Word) -> int:
+        options = self.options
+        return (
+            options.n_agreeing
+            + (word.confidence < options.sure)
+            + (word.confidence < options.fair)
+        )
 
     def restart(self) -> None:
         """Forget earlier hypotheses."""
@@ -119,27 +132,51 @@ class ShowOptions:
 
     Attributes:
         guard_ms: Audio that must have been heard after the word's end, unless it came back.
+        language_confidence: Below it nothing is shown: the words may be of another language.
     """
 
-    guard_ms: int = 100
+    guard_ms: int = 250
+    language_confidence: float = 0.8
 
 
 @dataclass(slots=True)
 class TailView:
-    """Chooses which revisable words are shown, so that captions do not flicker."""
+    """Chooses which revisable words are shown, so that captions do not flicker.
+
+    New words are added once they were heard whole. A word already shown is replaced only when two
+    hypotheses in a row want another one there; until then it stands, in the form it was shown.
+    """
 
     options: ShowOptions = field(default_factory=ShowOptions)
+    _shown: tuple[Word, ...] = ()
     _previous: tuple[Word, ...] = ()
 
     def observe(self, tail: Sequence[Word], heard_ms: int) -> tuple[Word, ...]:
-        """Return the words to show: those heard whole, and those that were there before."""
-        n_back = n_agreeing(self._previous, tail)
-        n = n_back
-        while n < len(tail) and heard_ms - tail[n].end_ms >= self.options.guard_ms:
-            n += 1
+        """Return the words to show."""
+        n_same = n_agreeing(self._shown, tail)
+        n_twice = n_agreeing(self._previous, tail)
+        is_outdated = n_same < len(self._shown) and (
+            n_twice > n_same or len(tail) == n_same == len(self._previous)
+        )
+        kept = tuple(
+            replace(new, text=old.text)
+            for old, new in zip(self._shown[:n_same], tail, strict=False)
+        )
+        if n_same < len(self._shown) and not is_outdated:
+            self._shown = (*kept, *self._shown[n_same:])
+        else:
+            n = n_same
+            while n < len(tail) and (
+                n < n_twice or heard_ms - tail[n].end_ms >= self.options.guard_ms
+            ):
+                n += 1
+            self._shown = (*kept, *tail[n_same:n])
         self._previous = tuple(tail)
-        return tuple(tail[:n])
+        return self._shown
 
-    def advance(self, n_words: int) -> None:
-        """Forget words at the start of the tail that were committed."""
-        self._previous = self._previous[n_words:]
+    def advance(self, committed: Sequence[Word]) -> None:
+        """Take the words that were committed from the start of the tail."""
+        n = len(committed)
+        is_same = n_agreeing(self._shown, committed) == min(n, len(self._shown))
+        self._shown = self._shown[n:] if is_same else ()
+        self._previous = self._previous[n:]

@@ -19,21 +19,17 @@ if TYPE_CHECKING:
 
 CHUNK_SAMPLES = 512
 CHUNK_MS = CHUNK_SAMPLES * 1000 // SAMPLE_RATE_HZ
+EDGE_MS = 192  # how far an edge may be moved from where the detector had it, as long as a long "s"
 
 _BLOCK_SAMPLES = 128  # 8 ms: how finely a beginning or an end is placed inside its chunk
 _BLOCK_MS = _BLOCK_SAMPLES * 1000 // SAMPLE_RATE_HZ
 _BLOCKS = CHUNK_SAMPLES // _BLOCK_SAMPLES
-_EDGE_CHUNKS = 3  # how far an edge may be moved; the detector is rarely further off
-_EDGE_RANGE = 0.1  # 20 dB below the loudest block around an edge is no longer the word
-_EDGE_OVER_NOISE = 2.0
-
-_NOISE_PART_CHUNKS = 16
-_NOISE_PARTS = 10  # 5 s: longer than any vowel, shorter than a change of room
+_EDGE_CHUNKS = EDGE_MS // CHUNK_MS
+_EDGE_RANGE = 0.03  # 30 dB under the vowel is where the weakest consonants end
+_EDGE_OVER_NOISE = 2.0  # times the quietest block around
 
 _TARGET_PEAK = 0.3
-_PEAK_DECAY = (
-    0.998  # a chunk; halves in 11 s, so a breath between sentences does not raise the gain
-)
+_PEAK_DECAY = 0.998  # a chunk; halves in 11 s, so a breath does not raise the gain
 _TINY = 1e-9
 
 
@@ -61,9 +57,9 @@ class VoiceOptions:
         min_voice_ms: Shorter voice is no voice (a click, a drum).
         min_silence_ms: Shorter silence is no pause. Only tells that the voice paused; the pause
             that ends a segment is longer and decided elsewhere.
-        min_rms: Quieter chunks are silence whatever the detector says; full scale is 1.
-        min_over_noise_db: So are chunks that do not rise this far above the running noise floor,
-            the quietest chunk of the last 5 s.
+        min_rms: Quieter chunks are silence whatever the detector says; full scale is 1. There is
+            no gate against the noise around: every one tried lost words in noise and rejected
+            nothing that the detector had not rejected.
         max_gain_db: How far the detector's input is raised for a quiet source.
 
     Raises:
@@ -75,7 +71,6 @@ class VoiceOptions:
     min_voice_ms: int = 64
     min_silence_ms: int = 128
     min_rms: float = 0.0001
-    min_over_noise_db: float = 2.0
     max_gain_db: float = 30.0
 
     def __post_init__(self) -> None:
@@ -91,7 +86,6 @@ class VoiceOptions:
             "min_voice_ms",
             "min_silence_ms",
             "min_rms",
-            "min_over_noise_db",
             "max_gain_db",
         ):
             if not 0 <= getattr(self, name) < float("inf"):
@@ -107,8 +101,8 @@ class VoiceActivity:
 
     Works on chunks of 32 ms whatever the length of the pushes, so the result does not depend on how
     the audio was cut. A change is reported once it is sure, and placed where it happened: it lies
-    before `decided_ms`, by up to ``min_voice_ms`` (or ``min_silence_ms``) + 32 ms and another 96 ms
-    by which the edge is moved to the first (last) sound of the word.
+    before `decided_ms`, by up to ``min_voice_ms`` (``min_silence_ms``), rounded up to chunks, and
+    another `EDGE_MS`, by which the edge is moved to the first (last) sound of the word.
 
     Every chunk goes through the detector, silent or not: it costs some 55 microseconds, and its
     memory stays true.
@@ -123,9 +117,7 @@ class VoiceActivity:
         self._options = options or VoiceOptions()
         self._n_voice_chunks = _to_chunks(self._options.min_voice_ms)
         self._n_silence_chunks = _to_chunks(self._options.min_silence_ms)
-        self._noise_ratio = 10 ** (self._options.min_over_noise_db / 20)
         self._gain = _InputGain(10 ** (self._options.max_gain_db / 20))
-        self._noise = _NoiseFloor()
         self._pending = np.zeros(0, np.float32)
         self._n_chunks = 0
         self._n_run = 0  # chunks in a row that speak for a change
@@ -172,12 +164,10 @@ class VoiceActivity:
         return changes
 
     def flush(self) -> list[SpeechChange]:
-        """End the stream: judge the last, part-filled chunk and end a voice that is still on."""
-        end_ms = self.decided_ms + len(self._pending) * 1000 // SAMPLE_RATE_HZ
+        """End the stream: judge the last chunk, filled up with zeros, and end a voice still on."""
         changes = self.push(np.zeros(-len(self._pending) % CHUNK_SAMPLES, np.float32))
         if self._is_voice:
-            self._is_voice = False
-            changes.append(SpeechChange(is_on=False, at_ms=max(self._last_change_ms, end_ms)))
+            changes.append(self._change())
         return changes
 
     def _judge(self, chunk: FloatArray) -> SpeechChange | None:
@@ -187,7 +177,7 @@ class VoiceActivity:
         blocks = np.sqrt(np.square(chunk.reshape(_BLOCKS, _BLOCK_SAMPLES)).mean(axis=1))
         rms = float(np.sqrt(np.square(blocks).mean()))
         self._edges.append(blocks)
-        is_loud = rms >= max(options.min_rms, self._noise_ratio * self._noise.follow(rms))
+        is_loud = rms >= options.min_rms
         is_going_on = self._is_voice or self._n_run > 0
         threshold = options.off_threshold if is_going_on else options.on_threshold
         is_voice_chunk = is_loud and self._last_probability >= threshold
@@ -228,25 +218,6 @@ class _InputGain:
         return chunk * np.float32(gain)
 
 
-class _NoiseFloor:
-    """The quietest chunk of the last 5 s; 0 until that much was heard, as nothing is known then."""
-
-    def __init__(self) -> None:
-        self._parts: deque[float] = deque(maxlen=_NOISE_PARTS)
-        self._part = float("inf")
-        self._n_in_part = 0
-
-    def follow(self, rms: float) -> float:
-        self._part = min(self._part, rms)
-        self._n_in_part += 1
-        if self._n_in_part == _NOISE_PART_CHUNKS:
-            self._parts.append(self._part)
-            self._part, self._n_in_part = float("inf"), 0
-        if len(self._parts) < _NOISE_PARTS:
-            return 0.0
-        return min(self._part, *self._parts)
-
-
 class _Edges:
     """The energy of the last chunks in 8 ms blocks, to find a word's first and last sound."""
 
@@ -272,9 +243,9 @@ class _Edges:
         blocks = np.concatenate(self._chunks)
         end = len(blocks) - n_run * _BLOCKS
         earliest = max(0, end - _EDGE_CHUNKS * _BLOCKS)
-        is_sound = _is_sound(blocks, blocks[earliest:end])
-        while end > earliest and not is_sound[end - 1]:
-            end -= 1
+        sounds = np.flatnonzero(_is_sound(blocks, blocks[earliest:end])[earliest:end])
+        if len(sounds):  # none where the sound is even, as hum is: the detector's word stands
+            end = earliest + int(sounds[-1]) + 1
         return len(blocks) - end
 
 

@@ -307,6 +307,15 @@ def test_whisper_base_hears_the_words(speech_folder: Path) -> None:
 
 
 @pytest.mark.weights
+def test_whisper_tiny_en_hears_the_words(speech_folder: Path) -> None:
+    files = resolve_model("whisper-tiny.en")
+    assert transcribe(files.folder, speech_folder / "jfk.flac") == JFK_WORDS
+    generation = json.loads((files.folder / "generation_config.json").read_text())
+    assert generation["is_multilingual"] is False
+    assert generation["no_timestamps_token_id"] == 50_362
+
+
+@pytest.mark.weights
 def test_real_packages_convert_from_nothing(cache_folder: Path) -> None:
     files = resolve_model("whisper-base", cache_folder=cache_folder)
     tensors = load_file(files.folder / "model.safetensors")

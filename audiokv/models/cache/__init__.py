@@ -5,8 +5,9 @@ The one place that touches transformers' cache interface. Importing it offers th
 """
 
 from audiokv.models.cache.attention import ATTENTION, register
+from audiokv.models.cache.budgeted import BudgetedCache
 from audiokv.models.cache.slot_cache import SlotCache
 
-__all__ = ["ATTENTION", "SlotCache"]
+__all__ = ["ATTENTION", "BudgetedCache", "SlotCache"]
 
 register()

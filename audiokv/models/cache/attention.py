@@ -14,28 +14,56 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from audiokv.models.cache.readout import Attended, Readout
+from audiokv.models.cache.readout import Readout
+from audiokv.models.probe import attended_values, attention_weights
 from audiokv.streaming.errors import ConfigError
 
 ATTENTION = "audiokv"
 
-# What a mask made for a whole step carries for layers that build their own from stored positions.
-_PADDING = "audiokv_padding"
-_OVERLAY = "audiokv_overlay"
 
-
-def step_mask(**step: Any) -> torch.Tensor | None:  # noqa: ANN401  transformers' mask interface
-    """Return the mask that "sdpa" would use, with the padding it was made from.
+class StepMask(torch.Tensor):
+    """Mask of a step that remembers the padding it was made from, also when it is sliced.
 
     Layers of a budgeted cache take only the padding from it: which slots they hold is their own
     business.
+
+    Attributes:
+        padding: Shape (batch, positions), False where a position is padding; or None.
+        has_overlay: Whether something was laid over plain causality, such as images that see
+            ahead.
     """
-    mask: torch.Tensor | None = sdpa_mask(**step)
-    if mask is not None:
-        setattr(mask, _PADDING, step.get("attention_mask"))
-        # Without the skip something was laid over plain causality, such as images that see ahead.
-        setattr(mask, _OVERLAY, not step.get("allow_is_causal_skip", True))
-    return mask
+
+    padding: torch.Tensor | None
+    has_overlay: bool
+
+    @classmethod
+    def over(cls, mask: torch.Tensor, padding: torch.Tensor | None, *, overlay: bool) -> StepMask:
+        """Return the mask with what it must remember."""
+        made = mask.as_subclass(cls)
+        made.padding = padding
+        made.has_overlay = overlay
+        return made
+
+    def __getitem__(self, index: Any) -> StepMask:  # noqa: ANN401  torch's indexing
+        # Gemma 4 drops the queries it needs no answer for before its last layers.
+        return StepMask.over(
+            self.as_subclass(torch.Tensor)[index], self.padding, overlay=self.has_overlay
+        )
+
+
+def step_mask(**step: Any) -> torch.Tensor | None:  # noqa: ANN401  transformers' mask interface
+    """Return the mask that "sdpa" would use, with the padding it was made from."""
+    padding = step.get("attention_mask")
+    if padding is not None:
+        padding = None if bool(padding.all()) else padding.bool()
+    may_skip = step.get("allow_is_causal_skip", True)
+    # Models with shared keys may drop queries between two layers, which then need a mask.
+    may_drop_queries = bool(getattr(step.get("config"), "num_kv_shared_layers", 0))
+    needs_mask = padding is not None or (may_drop_queries and step["q_length"] > 1)
+    mask: torch.Tensor | None = sdpa_mask(
+        **{**step, "allow_is_causal_skip": may_skip and not needs_mask}
+    )
+    return None if mask is None else StepMask.over(mask, padding, overlay=not may_skip)
 
 
 def budgeted_attention(
@@ -65,26 +93,31 @@ def budgeted_attention(
     """
     readout = Readout.of(key)
     if readout is None:
-        return _attend(module, query, key, value, attention_mask, call)
+        return _attend(module, (query, key, value), attention_mask, call)
     padding = _padding_of(attention_mask)
-    # The model's flag is for its own layers; a readout knows whether its rows are ordered in time.
-    call.pop("is_causal", None)
-    mask = readout.mask(query, padding)
-    is_causal = readout.first_query is not None
-    output = _attend(module, query, key, value, mask, {**call, "is_causal": is_causal})
     scaling = call.get("scaling")
-    readout.attended(
-        readout,
-        Attended(
-            layer_index=int(module.layer_idx),  # type: ignore[arg-type]
-            query=query,
-            keys=key,
-            scaling=query.shape[-1] ** -0.5 if scaling is None else scaling,
-            softcap=call.get("softcap"),
-            padding=padding,
-        ),
-    )
-    return output
+    logits = {
+        "scaling": query.shape[-1] ** -0.5 if scaling is None else scaling,
+        "softcap": call.get("softcap"),
+    }
+    n_queries, n_probed = query.shape[2], readout.n_probed
+    weights = None
+    if n_queries <= n_probed and query.dtype == torch.float32 and not call.get("dropout"):
+        # What the probe needs is all there is to compute, and computed once.
+        mask = readout.mask_of_last(query, padding, n_queries)
+        weights = attention_weights(query, key, mask, **logits)
+        output = attended_values(weights, value, n_queries)
+    else:
+        mask = readout.mask(query, padding)
+        # The model's flag is for its own layers; a readout knows whether rows are in time order.
+        options = {**call, "is_causal": readout.end is not None}
+        output, _ = _attend(module, (query, key, value), mask, options)
+        if n_probed:
+            n_last = min(n_probed, n_queries)
+            mask = readout.mask_of_last(query, padding, n_last)
+            weights = attention_weights(query[:, :, -n_last:], key, mask, **logits)
+    readout.attended(int(module.layer_idx), weights)  # type: ignore[arg-type]  # set by models
+    return output, None
 
 
 def register() -> None:
@@ -96,40 +129,36 @@ def register() -> None:
 def _padding_of(mask: torch.Tensor | None) -> torch.Tensor | None:
     if mask is None:
         return None
-    if not hasattr(mask, _OVERLAY) or getattr(mask, _OVERLAY):
+    if not isinstance(mask, StepMask) or mask.has_overlay:
         raise ConfigError(
             "mask_unsupported",
             "A budgeted cache was given a 4-D mask, or one with blocks that see ahead.",
             "Pass a 2-D padding mask or none; the cache masks by the positions it holds.",
         )
-    padding: torch.Tensor | None = getattr(mask, _PADDING)
-    return padding if padding is None or padding.dtype == torch.bool else padding.bool()
+    return mask.padding
 
 
 def _attend(
     module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    states: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     mask: torch.Tensor | None,
     call: dict[str, Any],
 ) -> tuple[torch.Tensor, None]:
+    if isinstance(mask, StepMask):
+        mask = mask.as_subclass(torch.Tensor)
     if call.get("softcap") is not None:
-        return _attend_capped(query, key, value, mask, call), None
-    output: tuple[torch.Tensor, None] = sdpa_attention_forward(
-        module, query, key, value, mask, **call
-    )
+        return _attend_capped(states, mask, call), None
+    output: tuple[torch.Tensor, None] = sdpa_attention_forward(module, *states, mask, **call)
     return output
 
 
 def _attend_capped(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    states: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     mask: torch.Tensor | None,
     call: dict[str, Any],
 ) -> torch.Tensor:
     """Attention whose logits are bounded, which no fused kernel of torch offers."""
+    query, key, value = states
     n_rep = query.shape[1] // key.shape[1]
     scaling = call.get("scaling") or query.shape[-1] ** -0.5
     softcap = call["softcap"]
@@ -142,4 +171,5 @@ def _attend_capped(
         bias = torch.where(mask, 0.0, float("-inf")) if mask.dtype == torch.bool else mask
         logits = logits + bias.to(logits.dtype)
     weights = logits.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
-    return (weights @ repeat_kv(value, n_rep)).transpose(1, 2).contiguous()
+    output: torch.Tensor = weights @ repeat_kv(value, n_rep)
+    return output.transpose(1, 2).contiguous()

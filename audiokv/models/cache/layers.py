@@ -6,20 +6,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from transformers.cache_utils import CacheLayerMixin
 
-from audiokv.models.cache.readout import NO_SLOT, Attended, Readout
+from audiokv.models.cache.readout import NO_SLOT, Readout
 from audiokv.models.cache.stores import SlotStore
 from audiokv.streaming.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
+
     from audiokv.models.cache.rotary import KeyRotation
 
 
-class SlotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not typed
+class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # its hook is not typed
     """Full-attention layer whose slots can leave, shrink, merge and move.
 
     It answers with the logical length, so that positions go on counting, and hands out keys with
@@ -30,7 +31,9 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
         is_causal: Whether queries and slots lie on one time axis; False for cross-attention.
         per_head: Whether heads may hold different slots.
         rotation: Returns the rotation of the layer's keys, or None; asked when keys move.
-        attended: Called after each attention over the layer's keys.
+        n_probed: How many of a step's last queries to show the weights of.
+        attended: Called after each attention over the layer's keys, as `Readout.attended` is and
+            with the layer in front.
     """
 
     is_compileable = False
@@ -43,7 +46,8 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
         is_causal: bool,
         per_head: bool,
         rotation: Callable[[], KeyRotation | None],
-        attended: Callable[[SlotLayer, Readout, Attended], None],
+        n_probed: int,
+        attended: Callable[[SlotLayer, int, torch.Tensor | None], None],
     ) -> None:
         # The base class assigns `keys` and `values`, which are computed here.
         self.is_initialized = False
@@ -52,6 +56,7 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
         self._is_causal = is_causal
         self._per_head = per_head
         self._rotation_of = rotation
+        self._n_probed = n_probed
         self._attended = attended
         self._awaits_attention = False
         self._shifted = 0
@@ -86,16 +91,16 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
         return self._rotation_of()
 
     @property
-    def keys(self) -> torch.Tensor | None:
+    def keys(self) -> torch.Tensor | None:  # type: ignore[override]  # computed, not assigned
         """All keys held, with their readout; encoder-decoder models read them here."""
         if not self.stores:
             return None
         if not self._is_causal:
             self._check_attended()
-        return self._read_keys(self.seen)
+        return self._read_keys()
 
     @property
-    def values(self) -> torch.Tensor | None:
+    def values(self) -> torch.Tensor | None:  # type: ignore[override]  # likewise
         """All values held, in the order of the keys."""
         return _padded([store.values() for store in self.stores]) if self.stores else None
 
@@ -129,7 +134,6 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
         self._check_attended()
         if not self.stores:
             self.lazy_initialization(key_states, value_states)
-        first = self.seen
         n_stores = len(self.stores)
         for store, keys, values in zip(
             self.stores,
@@ -137,18 +141,19 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
             value_states.chunk(n_stores, dim=1),
             strict=True,
         ):
-            store.append(keys, values, first)
+            store.append(keys, values, self.seen)
         self.seen += key_states.shape[2]
         self._awaits_attention = True
-        return self._read_keys(first), _padded([store.values() for store in self.stores])
+        return self._read_keys(), _padded([store.values() for store in self.stores])
 
     def get_seq_length(self) -> int:
         """Logical length: the position of the next slot."""
         return self.seen
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of the step's mask, of which only the padding is used."""
-        return self.seen + query_length, 0
+        """Length and offset of the step's mask."""
+        # Of the mask only the padding is used, so it spans no more than the new slots.
+        return query_length, self.seen
 
     def get_max_length(self) -> int:
         """No limit of length: slots leave by budget."""
@@ -201,9 +206,9 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
         for store in self.stores:
             store.change_batch(lambda rows: rows.repeat_interleave(repeats, dim=0))
 
-    def _read_keys(self, first_query: int) -> torch.Tensor:
+    def _read_keys(self) -> torch.Tensor:
         keys = _padded([store.keys() for store in self.stores])
-        return self._readout(first_query).attach(keys)
+        return self._readout().attach(keys)
 
     def _check_attended(self) -> None:
         if self._awaits_attention:
@@ -213,7 +218,7 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
                 'Call model.set_attn_implementation("audiokv") before the first step.',
             )
 
-    def _readout(self, first_query: int) -> Readout:
+    def _readout(self) -> Readout:
         orders = [store.order() for store in self.stores]
         positions = [
             store.positions[order] for store, order in zip(self.stores, orders, strict=True)
@@ -227,14 +232,15 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
         return Readout(
             positions=_stacked(positions, NO_SLOT),
             log_multiplicity=log_counts,
-            first_query=first_query if self._is_causal else None,
+            end=self.seen if self._is_causal else None,
             shifted=self._shifted,
+            n_probed=self._n_probed,
             attended=self._notice,
         )
 
-    def _notice(self, readout: Readout, call: Attended) -> None:
+    def _notice(self, reader_index: int, weights: torch.Tensor | None) -> None:
         self._awaits_attention = False
-        self._attended(self, readout, call)
+        self._attended(self, reader_index, weights)
 
 
 def _padded(parts: list[torch.Tensor]) -> torch.Tensor:

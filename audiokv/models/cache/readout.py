@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
+Number = TypeVar("Number", np.int64, np.float32)
 
 # Position of the rows that pad a head with fewer slots than its neighbours.
 NO_SLOT = np.iinfo(np.int64).max
@@ -22,28 +24,6 @@ _ATTRIBUTE = "audiokv_readout"
 
 
 @dataclass(frozen=True, slots=True)
-class Attended:
-    """One attention call over the keys of a readout.
-
-    Attributes:
-        layer_index: Index of the layer that attended: the producer of the keys or one that shares
-            them.
-        query: Shape (batch, query_heads, queries, size).
-        keys: Shape (batch, key_heads, rows, size).
-        scaling: Factor of the logits.
-        softcap: Bound of the logits where the model has one.
-        padding: 2-D padding mask given with the call, or None.
-    """
-
-    layer_index: int
-    query: torch.Tensor
-    keys: torch.Tensor
-    scaling: float
-    softcap: float | None
-    padding: torch.Tensor | None
-
-
-@dataclass(frozen=True, slots=True)
 class Readout:
     """Positions and multiplicities of the rows of a tensor of keys.
 
@@ -51,17 +31,21 @@ class Readout:
         positions: Shape (rows,), or (key_heads, rows) where heads hold different slots; `NO_SLOT`
             where a row pads.
         log_multiplicity: As `positions`, added to the logits; None where every slot counts once.
-        first_query: Position of the first query of this step, or None where every query sees
-            every row (cross-attention).
+        end: Position after the last query of this step, or None where every query sees every row
+            (cross-attention).
         shifted: How far positions were moved back so far; padding masks count from the beginning.
-        attended: Called after each attention over these keys.
+        n_probed: How many of the step's last queries the cache wants the weights of.
+        attended: Called after each attention over these keys, with the index of the layer that
+            attended (the producer of the keys or one that shares them) and the weights wanted, as
+            `attention_weights` gives them.
     """
 
     positions: NDArray[np.int64]
     log_multiplicity: NDArray[np.float32] | None
-    first_query: int | None
+    end: int | None
     shifted: int
-    attended: Callable[[Readout, Attended], None]
+    n_probed: int
+    attended: Callable[[int, torch.Tensor | None], None]
 
     def attach(self, keys: torch.Tensor) -> torch.Tensor:
         """Mark a tensor of keys as described by this readout."""
@@ -99,14 +83,14 @@ class Readout:
         """Return which rows the last queries see, or None where they see all.
 
         Args:
-            query: All queries of the step, shape (batch, query_heads, queries, size).
+            query: Shape (batch, query_heads, queries, size).
             padding: As for `mask`.
             n_last: How many of the last queries are asked about.
 
         Returns:
             As `mask`, for the asked queries only.
         """
-        if self._is_plain(padding) and (n_last == 1 or self.first_query is None):
+        if self._is_plain(padding) and (n_last == 1 or self.end is None):
             return None
         visible = self._visible(query, padding, n_last)
         if self.log_multiplicity is None:
@@ -124,11 +108,10 @@ class Readout:
         n_last: int,
     ) -> torch.Tensor:
         positions = self._by_head(self.positions, query)[:, :, None]
-        if self.first_query is None:
+        if self.end is None:
             seen = positions != NO_SLOT
         else:
-            end = self.first_query + query.shape[2]
-            seen = positions <= np.arange(end - n_last, end)[:, None]
+            seen = positions <= np.arange(self.end - n_last, self.end)[:, None]
         visible = torch.from_numpy(seen).to(query.device)
         if padding is None:
             return visible
@@ -139,7 +122,8 @@ class Readout:
         # Positions past the mask's end are newer than the mask.
         return visible & (kept | torch.from_numpy(~inside).to(query.device))
 
-    def _by_head(self, rows: NDArray[np.generic], query: torch.Tensor) -> NDArray[np.generic]:
+    @staticmethod
+    def _by_head(rows: NDArray[Number], query: torch.Tensor) -> NDArray[Number]:
         """Shape (1, 1, rows), or (1, query_heads, rows) where heads differ."""
         if rows.ndim == 1:
             return rows[None, None]

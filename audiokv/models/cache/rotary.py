@@ -54,7 +54,7 @@ class KeyRotation:
         wide = keys if keys.dtype == torch.float64 else keys.float()
         cos = angles.cos().to(device=keys.device, dtype=wide.dtype)
         sin = angles.sin().to(device=keys.device, dtype=wide.dtype)
-        first, second, rest = wide.split([half, half, keys.shape[-1] - 2 * half], dim=-1)
+        first, second, rest = wide.tensor_split((half, 2 * half), dim=-1)
         turned = torch.cat(
             (first * cos - second * sin, second * cos + first * sin, rest),
             dim=-1,

@@ -11,21 +11,22 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from audiokv.models.cache.attention import ATTENTION
 from audiokv.models.cache.layers import SlotLayer
 from audiokv.models.cache.rotary import rotation_for_layer
+from audiokv.models.cache.sliding import SlidingLayer
 from audiokv.streaming.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import torch
     from numpy.typing import NDArray
 
-    from audiokv.models.cache.readout import Attended, Readout
     from audiokv.models.cache.stores import SlotStore
     from audiokv.models.probe import AttentionProbe
 
     Rows = NDArray[np.intp] | Sequence[int]
 
 
-class SlotCache(DynamicCache):  # type: ignore[misc]  # transformers is not typed
+class SlotCache(DynamicCache):
     """Cache whose slots leave, shrink, merge and move when it is told to.
 
     A row is a slot that at least one head holds; rows are numbered from 0 in the order of
@@ -54,27 +55,29 @@ class SlotCache(DynamicCache):  # type: ignore[misc]  # transformers is not type
         text_config = config.get_text_config(decoder=True)
         _check_attention(text_config)
         super().__init__(config=text_config)
-        # Encoder-decoder configs count encoder layers where others count decoder layers.
-        n_layers = getattr(text_config, "decoder_layers", None) or len(self.layers)
-        self.layers = [
-            self.layers[index] if index < len(self.layers) else DynamicLayer()
-            for index in range(n_layers)
-        ]
+        # Encoder-decoder configs may count encoder layers where others count decoder layers.
+        n_layers = getattr(config, "decoder_layers", None) or len(self.layers)
+        layers: list[Any] = self.layers[:n_layers]
+        new_layer: Any = DynamicLayer
+        layers += [new_layer() for _ in range(n_layers - len(layers))]
         rotations = [partial(rotation_for_layer, text_config, index) for index in range(n_layers)]
         self._producers: list[SlotLayer] = []
-        self._sliding = []
-        for index, layer in enumerate(self.layers):
+        self._sliding: list[SlidingLayer] = []
+        for index, layer in enumerate(layers):
             # Exactly these classes: their subclasses keep more than keys and values.
             if type(layer) is DynamicLayer:
-                self.layers[index] = SlotLayer(
+                layers[index] = SlotLayer(
                     is_causal=not is_cross,
                     per_head=per_head,
                     rotation=(lambda: None) if is_cross else rotations[index],
+                    n_probed=probe.n_queries if probe is not None else 0,
                     attended=self._attended,
                 )
-                self._producers.append(self.layers[index])
+                self._producers.append(layers[index])
             elif type(layer) is DynamicSlidingWindowLayer:
-                self._sliding.append((layer, rotations[index]))
+                self._sliding.append(SlidingLayer(layer, rotations[index]))
+        self.layers = layers
+        self._per_head = per_head
         self._last_reader = _last_full_attention_layer(text_config, self.layers)
         self._probe = probe
         self._importance: NDArray[np.float32] | None = None
@@ -96,6 +99,12 @@ class SlotCache(DynamicCache):  # type: ignore[misc]  # transformers is not type
         return len(self.positions)
 
     @property
+    def held_per_head(self) -> float:
+        """Slots that a head holds on average; equals `held` where heads do not differ."""
+        n_held = [len(store) for store in self._stores()]
+        return sum(n_held) / len(n_held) if n_held else 0.0
+
+    @property
     def positions(self) -> NDArray[np.int64]:
         """Position of each row, rising; shape (held,)."""
         stores = self._stores()
@@ -108,10 +117,7 @@ class SlotCache(DynamicCache):  # type: ignore[misc]  # transformers is not type
     @property
     def nbytes(self) -> int:
         """Bytes of all slots held, measured from the tensors, sliding layers included."""
-        sliding = [layer for layer, _ in self._sliding if layer.is_initialized]
-        return self.budgeted_nbytes + sum(
-            layer.keys.nbytes + layer.values.nbytes for layer in sliding
-        )
+        return self.budgeted_nbytes + sum(layer.nbytes for layer in self._sliding)
 
     @property
     def budgeted_nbytes(self) -> int:
@@ -128,7 +134,7 @@ class SlotCache(DynamicCache):  # type: ignore[misc]  # transformers is not type
         """Attention each row received in the last step, or None where nothing was measured.
 
         Shape (producers, key_heads, held) with the rows held at that step; a head's row sums to
-        its number of query heads, and is 0 for slots the head does not hold.
+        1, and is 0 for slots the head does not hold.
         """
         return self._importance
 
@@ -174,8 +180,12 @@ class SlotCache(DynamicCache):  # type: ignore[misc]  # transformers is not type
                 run_of = np.searchsorted(targets, store.positions, side="right") - 1
                 starts = np.flatnonzero(np.diff(run_of, prepend=-1))
                 runs = np.split(np.arange(len(store)), starts[1:])
-                shared = [run for run in runs if store.positions[run[-1]] != targets[run_of[run[0]]]]
-                store.merge(shared, [int(targets[run_of[run[0]]]) for run in shared], layer.rotation)
+                shared = [
+                    run for run in runs if store.positions[run[-1]] != targets[run_of[run[0]]]
+                ]
+                store.merge(
+                    shared, [int(targets[run_of[run[0]]]) for run in shared], layer.rotation
+                )
 
     def quantize(self, rows: Rows) -> None:
         """Hold these rows as int8."""
@@ -204,7 +214,8 @@ class SlotCache(DynamicCache):  # type: ignore[misc]  # transformers is not type
                 "Decode on a copy of the cache instead.",
             )
         self._tail_start = self.seen
-        self.activate_past_recording()
+        for layer in self._sliding:
+            layer.open_tail()
 
     def rollback_tail(self) -> None:
         """Drop the open tail; every earlier slot of every layer is as before, bit for bit."""
@@ -230,7 +241,7 @@ class SlotCache(DynamicCache):  # type: ignore[misc]  # transformers is not type
         Raises:
             ConfigError: The model's positions cannot be moved, or not that far.
         """
-        full_windows = max((layer.sliding_window - 1 for layer, _ in self._sliding), default=1)
+        full_windows = max((layer.full_slots for layer in self._sliding), default=1)
         limit = max(self.seen - full_windows, 0)
         moved = min(limit, self.seen - self.held) if by is None else by
         if not 0 <= moved <= limit:
@@ -245,12 +256,8 @@ class SlotCache(DynamicCache):  # type: ignore[misc]  # transformers is not type
                 "The keys of this cache carry no rotary positions.",
                 "Start a new cache before the model's limit.",
             )
-        for layer in self._producers:
+        for layer in (*self._producers, *self._sliding):
             layer.shift(-moved)
-        for layer, rotation_of in self._sliding:
-            rotation = rotation_of()
-            layer.keys = rotation.rotate(layer.keys, np.full(layer.keys.shape[2], -moved))
-            layer.cumulative_length -= moved
         return moved
 
     def trim(self) -> None:
@@ -262,18 +269,12 @@ class SlotCache(DynamicCache):  # type: ignore[misc]  # transformers is not type
         """Called when the last layer has attended; the place to let slots go."""
         self._importance = importance
 
-    def _attended(self, layer: SlotLayer, readout: Readout, call: Attended) -> None:
-        if self._probe is not None:
-            n_last = min(self._probe.n_queries, call.query.shape[2])
-            self._probe.observe(
-                self._producers.index(layer),
-                call.query,
-                call.keys,
-                readout.mask_of_last(call.query, call.padding, n_last),
-                scaling=call.scaling,
-                softcap=call.softcap,
-            )
-        if call.layer_index == self._last_reader:
+    def _attended(
+        self, layer: SlotLayer, reader_index: int, weights: torch.Tensor | None
+    ) -> None:
+        if self._probe is not None and weights is not None:
+            self._probe.observe(self._producers.index(layer), weights)
+        if reader_index == self._last_reader:
             self._stepped(None if self._probe is None else self._take_importance(self._probe))
 
     def _take_importance(self, probe: AttentionProbe) -> NDArray[np.float32]:
@@ -298,10 +299,8 @@ class SlotCache(DynamicCache):  # type: ignore[misc]  # transformers is not type
         self._tail_start = None
         for layer in self._producers:
             layer.crop(-n_dropped)
-        for layer, _ in self._sliding:
-            if layer.is_initialized:
-                layer.crop(-n_dropped)
-            layer.record_past = False
+        for sliding in self._sliding:
+            sliding.close_tail(n_dropped)
 
     def _stores(self) -> list[SlotStore]:
         return [store for layer in self._producers for store in layer.stores]

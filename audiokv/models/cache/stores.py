@@ -223,7 +223,7 @@ class SlotStore:
 
     def _rows(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
         """Row of each slot within its part."""
-        n_int8_before = np.cumsum(self.is_int8) - self.is_int8
+        n_int8_before: NDArray[np.int64] = np.cumsum(self.is_int8) - self.is_int8
         rows = np.where(self.is_int8, n_int8_before, np.arange(len(self)) - n_int8_before)
         return rows[slots]
 

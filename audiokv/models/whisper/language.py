@@ -9,10 +9,11 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_LOCK_PROBABILITY = 0.8
-_LOCK_AFTER_MS = 1500
-_SWITCH_PROBABILITY = 0.9
+_SURE_PROBABILITY = 0.9
+_SURE_IN_A_ROW = 3
+_LOCK_AFTER_MS = 1000
 _SWITCH_AFTER_MS = 2000
+_OBSERVED_MS = 5000  # of each segment; a language does not change within a breath
 
 
 class LanguageTracker:
@@ -28,6 +29,8 @@ class LanguageTracker:
         self._chosen = chosen
         self._locked: str | None = None
         self._best: str | None = None
+        self._probability = 0.0
+        self._n_in_a_row = 0
 
     @property
     def is_settled(self) -> bool:
@@ -39,10 +42,24 @@ class LanguageTracker:
         """The language to decode in, or None before anything was heard."""
         return self._chosen or self._locked or self._best
 
+    @property
+    def confidence(self) -> float:
+        """Probability of the current language; 1 once it is settled."""
+        return 1.0 if self.is_settled else self._probability
+
+    def settle(self) -> None:
+        """Keep the current language: text in it has been committed."""
+        self._locked = self._locked or self._best
+
+    def wants(self, segment_ms: int) -> bool:
+        """Tell whether more evidence is of use, this far into a segment."""
+        return self._chosen is None and (self._locked is None or segment_ms <= _OBSERVED_MS)
+
     def choose(self, language: str | None) -> None:
         """Follow the source's wish: a code overrides, None detects anew."""
         self._chosen = language
         self._locked = self._best = None
+        self._n_in_a_row = 0
 
     def observe(self, logits: NDArray[np.float32], voice_ms: int) -> None:
         """Take the evidence of one segment so far.
@@ -55,13 +72,14 @@ class LanguageTracker:
         probabilities = shifted / shifted.sum()
         best = int(probabilities.argmax())
         code, probability = self._codes[best], float(probabilities[best])
-        if self._locked is None:
-            self._best = code
-            if probability >= _LOCK_PROBABILITY and voice_ms >= _LOCK_AFTER_MS:
-                self._locked = code
-        elif (
-            code != self._locked
-            and probability >= _SWITCH_PROBABILITY
-            and voice_ms >= _SWITCH_AFTER_MS
-        ):
+        after_ms = _LOCK_AFTER_MS if self._locked is None else _SWITCH_AFTER_MS
+        is_sure = probability >= _SURE_PROBABILITY and voice_ms >= after_ms
+        if not is_sure:
+            self._n_in_a_row = 0
+        elif code == self._best:
+            self._n_in_a_row += 1
+        else:
+            self._n_in_a_row = 1
+        self._best, self._probability = code, probability
+        if self._n_in_a_row >= _SURE_IN_A_ROW:
             self._locked = code

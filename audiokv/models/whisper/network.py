@@ -67,6 +67,18 @@ def fastest_dtype() -> torch.dtype:
     return torch.bfloat16 if faster else torch.float32
 
 
+def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Return full attention, shape (heads, n, head size).
+
+    In bfloat16 two plain products and a softmax take half the time of torch's fused kernel on a
+    CPU (measured at 400 and 650 positions); in float32 the fused kernel is the faster one.
+    """
+    if q.dtype is torch.float32:
+        return functional.scaled_dot_product_attention(q[None], k[None], v[None])[0]
+    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(1, 2)
+    return scores.softmax(dim=-1) @ v
+
+
 class Affine:
     """A linear map whose weights are kept in the compute type; input and output float32."""
 
@@ -110,6 +122,14 @@ class CrossCache:
     keys: list[torch.Tensor]
     values: list[torch.Tensor]
     n_audio_slots: int
+
+    def since(self, slot: int) -> CrossCache:
+        """Return the part from a slot on, sharing memory."""
+        return CrossCache(
+            [k[:, slot:] for k in self.keys],
+            [v[:, slot:] for v in self.values],
+            self.n_audio_slots - slot,
+        )
 
 
 class SelfCache:
@@ -220,8 +240,7 @@ class WhisperNetwork:
             q, k, v = (
                 self._heads(p, heads) for p in layer.qkv.low(layer.self_norm(h)).chunk(3, dim=-1)
             )
-            attended = functional.scaled_dot_product_attention(q[None], k[None], v[None])[0]
-            h = h + layer.self_out(attended.transpose(0, 1).reshape(h.shape))
+            h = h + layer.self_out(_attend(q, k, v).transpose(0, 1).reshape(h.shape))
             h = h + layer.fc2(functional.gelu(layer.fc1.low(layer.mlp_norm(h))))
         return self._encoder_norm(h)
 
@@ -269,9 +288,7 @@ class WhisperNetwork:
             q = self._heads(layer.cross_q.low(layer.cross_norm(h)), heads)
             aligned = self._aligned.get(i)
             if aligned is None:
-                attended = functional.scaled_dot_product_attention(
-                    q[None], cross.keys[i][None], cross.values[i][None]
-                )[0]
+                attended = _attend(q, cross.keys[i], cross.values[i])
             else:
                 logits = (q @ cross.keys[i].transpose(1, 2)).float() * scale
                 attention = logits.softmax(dim=-1)

@@ -12,8 +12,9 @@ from audiokv.models.base import Hypothesis
 from audiokv.models.whisper.alignment import SLOT_MS, token_starts_ms
 from audiokv.models.whisper.decoding import DraftDecoder
 from audiokv.models.whisper.features import IncrementalLogMel
-from audiokv.models.whisper.guards import is_unspoken, loop_start
+from audiokv.models.whisper.guards import is_unspoken, loop_start, rewind_start
 from audiokv.models.whisper.language import LanguageTracker
+from audiokv.models.whisper.text import without_leading_mark
 from audiokv.streaming.captions import Word
 
 if TYPE_CHECKING:
@@ -116,9 +117,9 @@ class WhisperStream:
         self._tracker.choose(options.language)
         self._prompt = self._prompt_tokens(options.prompt)
 
-    def begin_segment(self) -> None:
-        """Mark that what follows is a new segment of speech in the same window."""
-        self._segment_ms = self.end_ms
+    def begin_segment(self, at_ms: int) -> None:
+        """Note that a segment of speech begins."""
+        self._segment_ms = max(at_ms, self._start_ms)
 
     def _remember(self, tokens: list[int]) -> None:
         kept = self._window.max_previous_tokens
@@ -133,22 +134,23 @@ class WhisperStream:
         encoded = self._network.encode(self._mel.features(2 * n_all))
         return self._network.cross_cache(encoded, n_slots)
 
-    def _language(self, cross: CrossCache) -> str | None:
-        if not self._languages:
-            return None
-        if not self._tracker.is_settled:
-            ids = list(self._text.language_ids.values())
-            logits = self._decoder.language_logits(cross, ids)
-            self._tracker.observe(logits, self.end_ms - self._segment_ms)
-        return self._tracker.current
+    def _detect_language(self, cross: CrossCache) -> None:
+        """Listen for the language of the open segment, and start afresh where it changed."""
+        segment_ms = self.end_ms - self._segment_ms
+        if not self._languages or not self._tracker.wants(segment_ms):
+            return
+        before = self._tracker.current
+        first = min((self._segment_ms - self._start_ms) // SLOT_MS, cross.n_audio_slots - 1)
+        ids = list(self._text.language_ids.values())
+        self._tracker.observe(self._decoder.language_logits(cross.since(first), ids), segment_ms)
+        if self._tracker.current != before:
+            self._draft = []
 
     def decode(self) -> Hypothesis:
         """Recognise the window as it stands."""
         cross = self._encode()
-        before = self._tracker.current
-        language = self._language(cross)
-        if language != before:
-            self._draft = []
+        self._detect_language(cross)
+        language = self._tracker.current if self._languages else None
         forced = [t for c in self._committed for t in c.tokens]
         context = [*self._prompt, *self._previous]
         if context:
@@ -157,14 +159,19 @@ class WhisperStream:
         decoded = self._decoder.decode(context, len(forced), self._draft, cross)
         starts = token_starts_ms(decoded.attention)[len(forced) :]
         tokens, scores = decoded.tokens, decoded.log_probabilities
-        n_kept = loop_start(tokens, starts.tolist())
+        n_kept = min(
+            loop_start(tokens, starts.tolist()),
+            rewind_start(decoded.attention, len(forced)),
+        )
         if is_unspoken(decoded.no_speech_probability, scores):
             n_kept = 0
         self._draft = tokens[:n_kept]
-        grouped = self._text.words(tokens[:n_kept], language)
+        grouped = without_leading_mark(self._text.words(tokens[:n_kept], language))
         self._latest = self._timed(grouped, starts.tolist(), scores)
-        settled = not self._languages or self._tracker.is_settled
-        return Hypothesis(tuple(word for _, word in self._latest), language, settled)
+        words = tuple(word for _, word in self._latest)
+        if not self._languages:
+            return Hypothesis(words, "en")
+        return Hypothesis(words, language, self._tracker.confidence, self._tracker.is_settled)
 
     def _timed(
         self, grouped: list[TokenWord], starts_ms: list[int], scores: list[float]
@@ -194,6 +201,8 @@ class WhisperStream:
 
     def commit(self, n_words: int) -> None:
         """Force the first words of the latest hypothesis from now on."""
+        if n_words:
+            self._tracker.settle()
         taken, self._latest = self._latest[:n_words], self._latest[n_words:]
         self._committed += [_Committed(w.tokens, timed.end_ms) for w, timed in taken]
         self._draft = self._draft[sum(len(w.tokens) for w, _ in taken) :]

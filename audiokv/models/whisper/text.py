@@ -128,3 +128,16 @@ def _is_closing(text: str) -> bool:
     return bool(text) and all(
         unicodedata.category(c).startswith(("P", "M")) and c not in _OPENING for c in text
     )
+
+
+def without_leading_mark(words: list[TokenWord]) -> list[TokenWord]:
+    """Hide punctuation at the start: it belongs to a word that is committed and cannot change.
+
+    Its tokens stay, with the word that follows, so that the decoder's context is what it said.
+    """
+    if not words or not _is_closing(words[0].text):
+        return words
+    if len(words) == 1:
+        return []
+    mark, word = words[:2]
+    return [TokenWord(word.text, (*mark.tokens, *word.tokens), word.space_before), *words[2:]]

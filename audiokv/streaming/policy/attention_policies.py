@@ -52,7 +52,7 @@ class TovaPolicy:
     def choose(self, ledger: SlotLedger, count: int) -> Indices:
         """Return the rows with the least attention from the latest probe."""
         attention = ledger.attention
-        return take(eviction_order(ledger, attention.is_observed < 1, attention.latest), count)
+        return take(eviction_order(ledger, ~attention.is_observed, attention.latest), count)
 
 
 @dataclass(frozen=True, slots=True)

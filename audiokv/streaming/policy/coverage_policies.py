@@ -12,7 +12,7 @@ from audiokv.streaming.policy.marks import Keeping
 from audiokv.streaming.policy.ordering import eviction_order, take
 
 if TYPE_CHECKING:
-    from audiokv.streaming.policy.arrays import Floats, Indices, Mask
+    from audiokv.streaming.policy.arrays import Floats, Indices, Ints, Mask
     from audiokv.streaming.policy.ledger import SlotLedger
 
 
@@ -49,8 +49,8 @@ class RandomPolicy:
 class UniformPolicy:
     """Keeps slots at an even stride over the time that is held; no paper.
 
-    Time is cut into as many equal bins as slots stay and each bin keeps its first slot, so over
-    a long stream old and new audio thin out alike instead of the old ever more.
+    The stride is one of time, not of rows, so over a long stream old and new audio thin out alike
+    instead of the old ever more.
     """
 
     name: str = "uniform"
@@ -81,26 +81,31 @@ def _uniform_order(ledger: SlotLedger, thinned: Mask, count: int) -> Indices:
     rows = np.flatnonzero(thinned)
     n_keep = max(0, len(rows) - count)
     tier: Floats = np.full(ledger.held, 2.0)  # not thinned: only if nothing else is left
-    tier[rows] = _stride_tier(ledger.start_ms[rows].astype(np.float64), n_keep)
+    tier[rows] = _stride_tier(ledger.start_ms[rows], n_keep)
     return eviction_order(ledger, tier)
 
 
-def _stride_tier(start_ms: Floats, n_keep: int) -> Floats:
+def _stride_tier(start_ms: Ints, n_keep: int) -> Floats:
     """Return 1 for the slots on the stride, and values below for the rest.
 
-    Where a bin is empty another slot takes its place; those are spread evenly too.
+    The quota of kept slots grows evenly with time, and a slot is kept whenever the quota allows
+    one more. What a hole in time leaves unused goes to the slots after it, what the end leaves
+    unused is spread evenly.
     """
     n_slots = len(start_ms)
     tier: Floats = np.zeros(n_slots)
     if not n_keep:
         return tier
-    span_ms = start_ms[-1] - start_ms[0]
-    bins = (start_ms - start_ms[0]) * (n_keep / (span_ms + 1.0))
-    on_stride = np.ones(n_slots, np.bool_)
-    on_stride[1:] = np.floor(bins[1:]) > np.floor(bins[:-1])
+    since_ms = start_ms - start_ms[0]
+    whole = max(1, int(since_ms[-1]) * n_slots)
+    quota = 1 + since_ms * (n_keep * (n_slots - 1)) // whole
+    place = np.arange(n_slots)
+    # One slot adds at most one: n_kept[i] = min(n_kept[i-1] + 1, quota[i]), in closed form.
+    n_kept = np.minimum(place + 1, place + np.minimum.accumulate(quota - place))
+    on_stride = np.diff(n_kept, prepend=0) > 0
     tier[on_stride] = 1.0
     spare = np.flatnonzero(~on_stride)
-    n_missing = n_keep - int(np.count_nonzero(on_stride))
+    n_missing = n_keep - int(n_kept[-1])
     if n_missing > 0:
         tier[spare[(np.arange(n_missing) * len(spare)) // n_missing]] = 0.5
     return tier

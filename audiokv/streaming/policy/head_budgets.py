@@ -33,6 +33,7 @@ def apportion(weights: Floats, total: int, caps: Ints) -> Ints:
         active = np.where(is_open, weights_flat, 0.0)
         if active.sum() <= 0:
             active = is_open.astype(np.float64)
+        active /= active.max()  # first, so that tiny weights do not overflow the ratio
         wanted = active * (left / active.sum())
         grant = np.minimum(np.floor(wanted).astype(np.int64), caps_flat - shares)
         if not grant.any():
@@ -65,7 +66,9 @@ def ranks(scores: Floats, is_held: Mask, is_kept: Mask) -> Indices:
     At a tie the newer slot ranks better.
     """
     tiers = np.where(is_held, np.where(is_kept, np.inf, scores), -np.inf)
-    best_first = tiers.shape[-1] - 1 - np.argsort(-tiers[..., ::-1], axis=-1, kind="stable")
+    best_first: Indices = (
+        tiers.shape[-1] - 1 - np.argsort(-tiers[..., ::-1], axis=-1, kind="stable")
+    )
     rank = np.empty_like(best_first)
     np.put_along_axis(rank, best_first, np.arange(tiers.shape[-1]), axis=-1)
     return rank

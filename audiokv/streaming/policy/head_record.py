@@ -84,6 +84,10 @@ class HeadRecord:
         """
         self._is_held.write(self._is_held.rows & mask)
 
+    def orphans(self) -> Indices:
+        """Return the slots that no head holds, rising: they should leave the ledger."""
+        return np.flatnonzero(~self._is_held.rows.any(axis=(0, 1)))
+
     def absorb(self, into: Indices, absorbed: Indices) -> None:
         """Add the importance of slots that are about to share another slot to that slot."""
         summed = self._importance.rows.copy()

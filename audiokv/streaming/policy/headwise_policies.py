@@ -13,7 +13,7 @@ from audiokv.streaming.policy.marks import Keeping
 from audiokv.streaming.policy.ordering import eviction_order, take
 
 if TYPE_CHECKING:
-    from audiokv.streaming.policy.arrays import Floats, Indices, Ints, Mask
+    from audiokv.streaming.policy.arrays import Indices, Ints, Mask
     from audiokv.streaming.policy.head_record import HeadRecord
     from audiokv.streaming.policy.ledger import SlotLedger
 

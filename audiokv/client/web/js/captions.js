@@ -32,6 +32,7 @@ class SegmentView {
     if (speaker) {
       const name = document.createElement("span");
       name.className = "speaker";
+      name.dir = "auto"; // So that the name does not decide the direction of the words.
       name.style.setProperty("--speaker", colours.of(speaker));
       name.textContent = `${speaker}: `;
       this.element.append(name);
@@ -87,7 +88,7 @@ class SegmentView {
   /** A tail that got shorter must not make the lines above fall back down. */
   #keepHeight() {
     this.element.style.minHeight = "";
-    this.#tallestPx = Math.max(this.#tallestPx, this.element.offsetHeight);
+    this.#tallestPx = Math.max(this.#tallestPx, this.element.getBoundingClientRect().height);
     this.element.style.minHeight = `${this.#tallestPx}px`;
   }
 }

@@ -22,6 +22,7 @@ import { problem, problemFromServer } from "./problems.js";
  * @property {number} [historyMs] Acknowledged audio kept for words that are not settled.
  * @property {number} [stopTimeoutMs] Wait for the last words, counted from the last sign of life.
  * @property {number} [silenceTimeoutMs] A live server that says nothing for this long is gone.
+ * @property {number} [keepaliveMs] Pause in the audio after which a sign of life is sent.
  */
 
 const DEFAULTS = {
@@ -30,13 +31,13 @@ const DEFAULTS = {
   historyMs: 30_000,
   stopTimeoutMs: 20_000,
   silenceTimeoutMs: 8000,
+  keepaliveMs: 10_000,
 };
 const MAX_MESSAGE_BYTES = 32_768;
 const MAX_UNACKNOWLEDGED_MS = 10_000;
 /** More than this in the socket means that the network is slower than the audio. */
 const MAX_BUFFERED_BYTES = 262_144;
 const CHECK_EVERY_MS = 250;
-const KEEPALIVE_MS = 10_000;
 /** A session that breaks this often in a row is not taken up again; a new stream is begun. */
 const MAX_INTERNAL_ERRORS = 3;
 
@@ -58,6 +59,7 @@ export class StreamLink extends Link {
   /** @type {PlacedCaption | null} */
   #openCaption = null;
   #settledMs = 0;
+  #processedMs = 0;
   #isSpeech = false;
   #isRenewing = false;
   #internalErrors = 0;
@@ -169,7 +171,8 @@ export class StreamLink extends Link {
     if (message.type === "caption") this.#receiveCaption(message);
     else if (message.type === "speech") this.#isSpeech = message.on;
     else if (message.type === "progress") {
-      this.#internalErrors = 0;
+      if (message.processed_ms > this.#processedMs) this.#internalErrors = 0;
+      this.#processedMs = message.processed_ms;
       this.#acknowledged = Math.max(this.#acknowledged, this.#base + message.received_samples);
       if (!this.#isSpeech && !this.#openCaption) {
         this.#settledMs = Math.max(this.#settledMs, message.processed_ms);
@@ -285,6 +288,7 @@ export class StreamLink extends Link {
     this.#generation += 1;
     this.#lastSeq = 0;
     this.#settledMs = 0;
+    this.#processedMs = 0;
     this.#isSpeech = false;
     this.#isRenewing = false;
     this.#resume = null;
@@ -326,7 +330,7 @@ export class StreamLink extends Link {
       this.reconnect();
       return;
     }
-    if (nowMs - this.#lastSentAtMs > KEEPALIVE_MS) {
+    if (nowMs - this.#lastSentAtMs > this.#options.keepaliveMs) {
       this.#lastSentAtMs = nowMs;
       this.send('{"type":"keepalive"}');
     }

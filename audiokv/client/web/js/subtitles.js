@@ -16,48 +16,53 @@ import { joinWords } from "./protocol.js";
  * @property {string | null} speaker
  */
 
-/** Width of a line in half-width characters, after Netflix's and the BBC's guides. */
+/** Width of a line in half-width characters, after Netflix's guides for each language. */
 const LINE_COLUMNS = 42;
+/** @type {Record<string, number>} */
+const LINE_COLUMNS_OF = { zh: 32, yue: 32, ko: 32, ja: 26 };
 const CUE_LINES = 2;
 const MAX_CUE_MS = 7000;
 /** A shorter cue cannot be read. */
 const MIN_CUE_MS = 833;
 const SENTENCE_END = /[.!?…。！？।؟]["'”’»)]*$/u;
-const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
+const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}\p{Emoji_Presentation}]/u;
+
+const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
 /**
- * Columns a text takes: East Asian wide characters take two.
+ * Columns a text takes: wide characters and emoji take two, whatever marks they carry.
  * @param {string} text
  */
 function columns(text) {
   let n = 0;
-  for (const character of text) n += WIDE.test(character) ? 2 : 1;
+  for (const { segment } of graphemes.segment(text)) n += WIDE.test(segment) ? 2 : 1;
   return n;
 }
 
 /**
- * Break words into lines that fit; a word longer than a line is cut.
+ * Break words into lines that fit; a word longer than a line is cut between characters.
  * @param {Word[]} words
+ * @param {number} width In columns.
  * @returns {string[]}
  */
-function wrap(words) {
+function wrap(words, width) {
   /** @type {string[]} */
   const lines = [];
   let line = "";
   for (const word of words) {
     const space = line && word.space_before !== false ? " " : "";
-    if (columns(line + space + word.text) <= LINE_COLUMNS) {
+    if (columns(line + space + word.text) <= width) {
       line += space + word.text;
       continue;
     }
     if (line) lines.push(line);
     line = "";
-    for (const character of word.text) {
-      if (columns(line + character) > LINE_COLUMNS) {
+    for (const { segment } of graphemes.segment(word.text)) {
+      if (columns(line + segment) > width) {
         lines.push(line);
         line = "";
       }
-      line += character;
+      line += segment;
     }
   }
   if (line) lines.push(line);
@@ -67,16 +72,17 @@ function wrap(words) {
 /**
  * Cut a segment where it would be too long to show, after a sentence where one ends late enough.
  * @param {Word[]} words
+ * @param {number} width
  * @returns {Word[][]}
  */
-function cut(words) {
+function cut(words, width) {
   /** @type {Word[][]} */
   const parts = [];
   /** @type {Word[]} */
   let part = [];
   for (const word of words) {
     const longer = [...part, word];
-    const isTooLong = wrap(longer).length > CUE_LINES
+    const isTooLong = wrap(longer, width).length > CUE_LINES
       || word.end_ms - longer[0].start_ms > MAX_CUE_MS;
     if (isTooLong && part.length > 0) {
       const sentence = part.findLastIndex((w) => SENTENCE_END.test(w.text)) + 1;
@@ -99,12 +105,13 @@ export function cuesOf(captions) {
   const cues = [];
   // Two channels may finish their segments in another order than they began them.
   const inOrder = [...captions].sort((a, b) => a.start_ms - b.start_ms);
-  for (const { words, speaker } of inOrder) {
-    for (const part of cut(words)) {
+  for (const { words, speaker, language } of inOrder) {
+    const width = LINE_COLUMNS_OF[language ?? ""] ?? LINE_COLUMNS;
+    for (const part of cut(words, width)) {
       const previousEndMs = cues.at(-1)?.endMs ?? 0;
       const startMs = Math.max(0, previousEndMs, part[0].start_ms);
       const endMs = Math.max(startMs + 1, part[part.length - 1].end_ms);
-      cues.push({ startMs, endMs, lines: wrap(part), speaker });
+      cues.push({ startMs, endMs, lines: wrap(part, width), speaker });
     }
   }
   cues.forEach((cue, index) => {

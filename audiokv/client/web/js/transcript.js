@@ -129,6 +129,7 @@ function lineOf(caption, speakerBefore, colours) {
   if (caption.speaker && caption.speaker !== speakerBefore) {
     const name = document.createElement("b");
     name.className = "speaker";
+    name.dir = "auto"; // So that the name does not decide the direction of the words.
     name.style.setProperty("--speaker", colours.of(caption.speaker));
     name.textContent = `${caption.speaker}: `;
     text.append(name);

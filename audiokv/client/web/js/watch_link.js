@@ -37,6 +37,7 @@ export class WatchLink extends Link {
   onClosed(code, error) {
     if (code === CLOSE_NORMAL && !error) this.end("ended");
     else if (error?.code === "unknown_stream") this.retry(problem("stream-unknown"), LOOK_AGAIN_MS);
+    else if (error?.code === "stream_failed") this.end("failed", problemFromServer(error, "failed"));
     else if (error && code !== CLOSE_INTERNAL) {
       this.retry(problemFromServer(error, "stream-unknown"), LOOK_AGAIN_MS);
     } else this.retry(problem("unreachable"));

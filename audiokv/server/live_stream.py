@@ -1,0 +1,166 @@
+"""One stream as the event loop sees it: what came in, how far the worker is, and who listens."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from audiokv.server.hub import Hub
+from audiokv.server.wire import pack
+from audiokv.server.worker import Job, Request, Said
+from audiokv.streaming.messages import Done, Progress
+from audiokv.streaming.rate_check import RateCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from audiokv.models.base import StreamOptions
+    from audiokv.server.clock import Clock
+    from audiokv.server.worker import Report, Worker
+    from audiokv.streaming.audio_format import AudioFormat
+    from audiokv.streaming.session import Session
+
+MAX_PENDING_COMMANDS = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRequest:
+    """What a source asked for.
+
+    Attributes:
+        name: Public name of the stream, for viewers and the log.
+        fmt: Format of the audio.
+        options: Language, prompt and profile.
+    """
+
+    name: str
+    fmt: AudioFormat
+    options: StreamOptions
+
+
+class LiveStream:
+    """Counts audio in whole samples, hands it to the worker, and spreads what comes back.
+
+    Args:
+        request: What the source asked for.
+        worker: Where the audio goes.
+        open_session: Makes the session; called in the worker thread.
+        clock: The server's clock.
+        on_over: Called once, when the stream has said everything or failed.
+    """
+
+    def __init__(
+        self,
+        request: StreamRequest,
+        *,
+        worker: Worker,
+        open_session: Callable[[], Session],
+        clock: Clock,
+        on_over: Callable[[LiveStream], None],
+    ) -> None:
+        self.name = request.name
+        self.fmt = request.fmt
+        self.options = request.options
+        self.hub = Hub()
+        self.is_stopping = False
+        self.is_over = False
+        self.has_failed = False
+        self.processed_ms = 0
+        self._worker = worker
+        self._job = Job(request.name, open_session, self.take_report)
+        self._clock = clock
+        self._started_s = clock.now_s()
+        self._on_over = on_over
+        self._rate_check = RateCheck(request.fmt)
+        self._accepted_bytes = 0
+        self._part = b""  # of a sample whose other bytes are still to come
+        self._has_room = asyncio.Event()
+
+    @property
+    def received_samples(self) -> int:
+        """Samples per channel held, at the source's rate."""
+        return self._accepted_bytes // self.fmt.frame_bytes
+
+    @property
+    def received_ms(self) -> int:
+        """Length of the audio held."""
+        return self.received_samples * 1000 // self.fmt.sample_rate_hz
+
+    @property
+    def lag_ms(self) -> int:
+        """Audio held and not yet recognised."""
+        return max(0, self.received_ms - self.processed_ms)
+
+    @property
+    def live_lag_ms(self) -> int:
+        """How far recognition is behind real time; a file sent ahead of real time has none."""
+        age_ms = int((self._clock.now_s() - self._started_s) * 1000)
+        return max(0, min(self.received_ms, age_ms) - self.processed_ms)
+
+    def progress(self) -> Progress:
+        """Return how far the stream is."""
+        return Progress(self.received_ms, self.received_samples, self.processed_ms, self.lag_ms)
+
+    def accept(self, audio: bytes) -> None:
+        """Take encoded audio, split anywhere."""
+        notice = self._rate_check.push(self._clock.now_s(), len(audio))
+        if notice is not None:
+            self.hub.publish([Said(notice, pack(notice))])
+        joined = self._part + audio
+        n_whole = len(joined) - len(joined) % self.fmt.frame_bytes
+        self._part = joined[n_whole:]
+        if n_whole:
+            self._accepted_bytes += n_whole
+            self._worker.submit(self._job, joined[:n_whole])
+
+    def drop_part(self) -> None:
+        """Forget the beginning of a sample whose rest will never come: the connection was lost."""
+        self._part = b""
+
+    def update(self, options: StreamOptions) -> None:
+        """Pass new wishes of the source on."""
+        self.options = options
+        self._worker.submit(self._job, options)
+
+    def finalize(self) -> None:
+        """End the open segment here."""
+        self._worker.submit(self._job, Request.FINALIZE)
+
+    def stop(self) -> None:
+        """Let the stream end after the audio held; asking again changes nothing."""
+        if not self.is_stopping:
+            self.is_stopping = True
+            self._worker.submit(self._job, Request.STOP)
+
+    def drop(self) -> None:
+        """End the stream without another word."""
+        self._worker.submit(self._job, Request.DROP)
+        self.is_over = True
+        self._has_room.set()
+
+    async def room(self, max_backlog_ms: int) -> None:
+        """Wait until the worker has less than a backlog to do, or the stream is over."""
+        while not self.is_over and (
+            self.lag_ms > max_backlog_ms or self._job.n_pending > MAX_PENDING_COMMANDS
+        ):
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def take_report(self, report: Report) -> None:
+        """Take news from the worker; called on the event loop."""
+        if self.is_over:
+            return
+        self.processed_ms = max(self.processed_ms, report.processed_ms)
+        self.hub.publish(report.news)
+        self._has_room.set()
+        if report.failure is not None:
+            self.is_over = self.has_failed = True
+            self.hub.fail(report.failure)
+        elif report.is_done:
+            self.is_over = True
+            self.processed_ms = max(self.processed_ms, self.received_ms)
+            self.hub.report(self.progress())
+            self.hub.end(Done(self.received_ms, self.hub.n_segments))
+        if self.is_over:
+            self._on_over(self)

@@ -1,0 +1,322 @@
+"""All streams of the server: opening, resuming, expiring and counting them."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from audiokv.models.base import StreamOptions
+from audiokv.server.live_stream import LiveStream, StreamRequest
+from audiokv.server.refusals import CloseCode, RefusalError
+from audiokv.streaming.errors import MessageError
+from audiokv.streaming.messages import AUTO_LANGUAGE, Limits, Ready
+
+if TYPE_CHECKING:
+    from audiokv.models.base import RecognizerInfo
+    from audiokv.server.clock import Clock, Timer
+    from audiokv.server.config import ServerConfig
+    from audiokv.server.outbox import Outbox
+    from audiokv.server.sessions import OpenSession
+    from audiokv.server.worker import Worker
+    from audiokv.streaming.messages import Resume, Start, Update
+
+logger = logging.getLogger(__name__)
+
+PROFILES = ("default",)
+RETRY_AFTER_S = 10.0
+# A stream without its source gives way to a new one only after this time.
+MIN_AWAY_S = 10.0
+# Streams that are over and wait for their source to fetch the end, for each that may run.
+MAX_OVER_PER_STREAM = 4
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A stream and what only the registry knows about it."""
+
+    stream: LiveStream
+    resume_token: str
+    away_since_s: float | None = None
+    expiry: Timer | None = None
+
+    def cancel_expiry(self) -> None:
+        if self.expiry is not None:
+            self.expiry.cancel()
+        self.expiry = None
+        self.away_since_s = None
+
+
+class StreamRegistry:
+    """Keeps every stream from its start until all was said and delivered, or its window is over.
+
+    Args:
+        config: The server's settings.
+        info: What the recogniser can do.
+        worker: Runs the streams.
+        open_session: Makes the session of a stream.
+        clock: The server's clock.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: ServerConfig,
+        info: RecognizerInfo,
+        worker: Worker,
+        open_session: OpenSession,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._info = info
+        self._worker = worker
+        self._open_session = open_session
+        self._clock = clock
+        self._by_name: dict[str, _Entry] = {}
+        self._by_token: dict[str, _Entry] = {}
+
+    @property
+    def n_streams(self) -> int:
+        """Streams that still recognise."""
+        return sum(not entry.stream.is_over for entry in self._by_name.values())
+
+    @property
+    def n_kept(self) -> int:
+        """Streams in memory, also those that are over and wait for their source to hear it."""
+        return len(self._by_name)
+
+    @property
+    def n_viewers(self) -> int:
+        """Viewers of all streams."""
+        return sum(entry.stream.hub.n_viewers for entry in self._by_name.values())
+
+    @property
+    def live_lag_ms(self) -> int:
+        """How far the slowest stream with a source is behind real time."""
+        present = (e.stream for e in self._by_name.values() if e.away_since_s is None)
+        return max((s.live_lag_ms for s in present if not s.is_over), default=0)
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether existing streams lag so much that a new one would harm them."""
+        return self.live_lag_ms > self._config.max_live_lag_ms
+
+    def options_of(self, wishes: Start | Update, known: StreamOptions) -> StreamOptions:
+        """Return a source's wishes on top of what it wished before.
+
+        Raises:
+            MessageError: The language or profile is not known.
+        """
+        language = known.language
+        if wishes.language is not None:
+            language = None if wishes.language == AUTO_LANGUAGE else wishes.language
+        profile = known.profile if wishes.profile is None else wishes.profile
+        if language is not None and language not in self._info.languages:
+            raise MessageError(
+                "unknown_language",
+                f"The language {language!r} is not among those of {self._info.name}.",
+                f"Use auto or one of {', '.join(sorted(self._info.languages))}.",
+            )
+        if profile not in PROFILES:
+            raise MessageError(
+                "unknown_profile",
+                f"The profile {profile!r} is not known.",
+                f"Use one of {', '.join(PROFILES)}.",
+            )
+        prompt = known.prompt if wishes.prompt is None else wishes.prompt
+        return StreamOptions(language=language, prompt=prompt, profile=profile)
+
+    def open(self, start: Start, outbox: Outbox) -> LiveStream:
+        """Begin a stream with a connection as its source.
+
+        Raises:
+            AudioFormatError: The audio cannot be decoded.
+            MessageError: A wish cannot be met.
+            RefusalError: The server is full.
+        """
+        fmt = start.audio_format()
+        options = self.options_of(start, StreamOptions())
+        self._make_room()
+        name = f"s-{secrets.token_hex(8)}"
+        stream = LiveStream(
+            StreamRequest(name, fmt, options),
+            worker=self._worker,
+            open_session=partial(self._open_session, fmt, options),
+            clock=self._clock,
+            on_over=self._on_over,
+        )
+        entry = _Entry(stream, f"r-{secrets.token_urlsafe(24)}")
+        self._by_name[name] = self._by_token[entry.resume_token] = entry
+        stream.hub.attach_source(outbox, self._ready(entry, is_resumed=False), 0)
+        logger.info("stream %s opened, %d of %d", name, self.n_streams, self._config.max_streams)
+        return stream
+
+    def resume(self, start: Start, resume: Resume, outbox: Outbox) -> LiveStream:
+        """Make a connection the source of an earlier stream; an older connection is closed.
+
+        Raises:
+            AudioFormatError: The audio cannot be decoded.
+            MessageError: The request does not fit the stream.
+            RefusalError: The stream is not known (any more).
+        """
+        entry = self._by_token.get(resume.token)
+        if entry is None:
+            raise RefusalError(
+                CloseCode.BAD_MESSAGE,
+                "unknown_resume",
+                "No stream can be resumed with this token; its time may be over.",
+                "Start a new stream.",
+            )
+        stream = entry.stream
+        if start.audio_format() != stream.fmt:
+            raise MessageError(
+                "resume_mismatch",
+                "The audio format differs from the one the stream began with.",
+                "Repeat the same start, with resume.",
+            )
+        if resume.last_seq > stream.hub.last_seq:
+            raise MessageError(
+                "bad_resume",
+                f"Caption {resume.last_seq} was never sent; the last is {stream.hub.last_seq}.",
+                "Send the seq of the last caption received.",
+            )
+        entry.cancel_expiry()
+        stream.drop_part()
+        ready = self._ready(entry, is_resumed=True)
+        stream.hub.attach_source(outbox, ready, resume.last_seq)
+        logger.info("stream %s resumed at %d ms", stream.name, stream.received_ms)
+        return stream
+
+    def watch(self, name: str, outbox: Outbox) -> LiveStream:
+        """Add a viewer to a stream.
+
+        Raises:
+            RefusalError: The stream is not known, or has too many viewers.
+        """
+        entry = self._by_name.get(name)
+        if entry is None:
+            raise RefusalError(
+                CloseCode.BAD_MESSAGE,
+                "unknown_stream",
+                f"There is no stream {name[:40]!r}.",
+                "Use the stream named in the source's ready message, while it lasts.",
+            )
+        hub = entry.stream.hub
+        if hub.n_viewers >= self._config.max_viewers:
+            raise _full("too_many_viewers", f"The stream has {hub.n_viewers} viewers already.")
+        hub.attach_viewer(outbox, self._ready(entry, is_resumed=False, is_viewer=True))
+        return entry.stream
+
+    def leave(self, stream: LiveStream, outbox: Outbox, *, is_delivered: bool) -> None:
+        """Note that a source's connection is gone.
+
+        Args:
+            stream: Its stream.
+            outbox: The connection's outbox; ignored when another connection took over.
+            is_delivered: Whether the source is known to have received everything.
+        """
+        entry = self._by_name.get(stream.name)
+        if entry is None or stream.hub.source is not outbox:
+            return
+        stream.hub.detach_source()
+        stream.drop_part()
+        if stream.is_over and is_delivered:
+            self._remove(entry)
+            return
+        logger.info("stream %s lost its source at %d ms", stream.name, stream.received_ms)
+        entry.away_since_s = self._clock.now_s()
+        entry.expiry = self._clock.call_later(
+            self._config.resume_window_s, partial(self._expire, entry)
+        )
+
+    def close(self) -> None:
+        """Drop every stream; the server goes away."""
+        for entry in list(self._by_name.values()):
+            entry.stream.drop()
+            self._remove(entry)
+
+    def _make_room(self) -> None:
+        if self.is_overloaded:
+            raise _full("overloaded", f"The streams here lag by {self.live_lag_ms} ms.")
+        n_over = self.n_kept - self.n_streams
+        if n_over >= self._config.max_streams * MAX_OVER_PER_STREAM:
+            self._remove(next(e for e in self._by_name.values() if e.stream.is_over))
+        if self.n_streams < self._config.max_streams:
+            return
+        away = [e for e in self._by_name.values() if self._may_give_way(e)]
+        if not away:
+            raise _full("full", f"All {self._config.max_streams} streams are taken.")
+        longest = min(away, key=lambda entry: entry.away_since_s or 0.0)
+        longest.stream.hub.fail(_gave_way())
+        longest.stream.drop()
+        self._remove(longest)
+
+    def _may_give_way(self, entry: _Entry) -> bool:
+        since_s = entry.away_since_s
+        return (
+            since_s is not None
+            and not entry.stream.is_over
+            and self._clock.now_s() - since_s >= MIN_AWAY_S
+        )
+
+    def _expire(self, entry: _Entry) -> None:
+        """End a stream whose source did not come back; its viewers hear the rest."""
+        self._by_token.pop(entry.resume_token, None)
+        if entry.stream.is_over:
+            self._remove(entry)
+        else:
+            entry.stream.stop()
+
+    def _on_over(self, stream: LiveStream) -> None:
+        entry = self._by_name.get(stream.name)
+        if entry is None:
+            return
+        logger.info(
+            "stream %s over after %d ms, %d segments",
+            stream.name,
+            stream.received_ms,
+            stream.hub.n_segments,
+        )
+        is_expired = entry.resume_token not in self._by_token
+        if stream.has_failed or is_expired:
+            self._remove(entry)
+
+    def _remove(self, entry: _Entry) -> None:
+        entry.cancel_expiry()
+        self._by_name.pop(entry.stream.name, None)
+        self._by_token.pop(entry.resume_token, None)
+
+    def _ready(self, entry: _Entry, *, is_resumed: bool, is_viewer: bool = False) -> Ready:
+        config = self._config
+        return Ready(
+            stream=entry.stream.name,
+            model=self._info.name,
+            languages=tuple(sorted(self._info.languages)),
+            limits=Limits(
+                max_message_bytes=config.max_message_bytes,
+                idle_timeout_s=config.idle_timeout_s,
+                resume_window_s=config.resume_window_s,
+                max_unacknowledged_ms=config.max_unacknowledged_ms,
+            ),
+            resume_token=None if is_viewer else entry.resume_token,
+            resumed=is_resumed,
+            received_samples=entry.stream.received_samples,
+        )
+
+
+def _gave_way() -> RefusalError:
+    return RefusalError(
+        CloseCode.FULL, "gave_way", "The stream's source was away and others waited.", ""
+    )
+
+
+def _full(code: str, message: str) -> RefusalError:
+    return RefusalError(
+        CloseCode.FULL,
+        code,
+        message,
+        f"Try again in {RETRY_AFTER_S:.0f} s.",
+        retry_after_s=RETRY_AFTER_S,
+    )

@@ -1,0 +1,71 @@
+"""How much room to make before it is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from audiokv.streaming.policy.rhythm import RhythmPredictor
+
+
+class Prefetch(Protocol):
+    """Says how many slots should be free before the next step. Pure."""
+
+    def free_slots(self, rhythm: RhythmPredictor, step_slots: int, total_slots: int) -> int:
+        """Return the slots to have free.
+
+        Args:
+            rhythm: Says whether this is a pause, and what arrives after it.
+            step_slots: Most slots a recent step brought.
+            total_slots: The budget.
+
+        Returns:
+            0 to ``total_slots``.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class NoPrefetch:
+    """Makes no room: steps over the budget evict on the hot path."""
+
+    def free_slots(self, rhythm: RhythmPredictor, step_slots: int, total_slots: int) -> int:
+        """Return 0."""
+        del rhythm, step_slots, total_slots
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepPrefetch:
+    """Makes room for one more step after each: the fullest use of the budget."""
+
+    def free_slots(self, rhythm: RhythmPredictor, step_slots: int, total_slots: int) -> int:
+        """Return the slots of one step."""
+        del rhythm
+        return min(step_slots, total_slots)
+
+
+@dataclass(frozen=True, slots=True)
+class RhythmPrefetch:
+    """Makes room in pauses for all that comes before the next one, and always for one step.
+
+    Attributes:
+        max_share: Most of the budget that a pause may free, 0 to 1. Speech that outlasts it is
+            served by the room made after each step.
+
+    Raises:
+        ValueError: The share is out of range.
+    """
+
+    max_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse a share that is none."""
+        if not 0 <= self.max_share <= 1:
+            raise ValueError(f"the share {self.max_share} is not 0 to 1")
+
+    def free_slots(self, rhythm: RhythmPredictor, step_slots: int, total_slots: int) -> int:
+        """Return the slots of one step, in a pause those of the next stretch up to the cap."""
+        ahead = min(rhythm.expected_slots, int(total_slots * self.max_share))
+        wanted = max(step_slots, ahead) if rhythm.is_pause else step_slots
+        return min(wanted, total_slots)

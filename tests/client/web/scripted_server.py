@@ -1,0 +1,354 @@
+"""A server that speaks the native protocol and says what a test wrote down, when it is due.
+
+It serves the page too. It can cut connections without a word, forget streams, be away for a while,
+ask for a token and be full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import mimetypes
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from websockets.typing import Subprotocol
+
+Message = dict[str, Any]
+
+WEB_FOLDER = Path(__file__).resolve().parents[3] / "audiokv" / "client" / "web"
+PROGRESS_MS = 250
+
+
+@dataclass
+class Script:
+    """What the server says and does.
+
+    Attributes:
+        captions: Pairs of a position in the audio, in ms, and the caption sent there.
+        later_captions: The same for streams after the first.
+        cut_at_ms: Positions at which the connection is cut, each once.
+        away_s: How long connections are refused after a cut.
+        lost_ms: Audio before a cut that never arrived; none that was acknowledged.
+        is_forgetful: Whether a cut stream is unknown afterwards.
+        token: The token wanted, or "".
+        is_token_checked_late: Refuse by a close code instead of by the handshake.
+        n_full: How many attempts are told that the server is full.
+        retry_after_s: What those are told to wait.
+        error: An error to send where a progress is due, with its close code.
+        n_errors: How often.
+        unacknowledged_ms: Limit that the server states.
+        watch_error: An error that meets every viewer, with its close code.
+        is_mute: Whether the server takes audio without ever saying that it did.
+    """
+
+    captions: Sequence[tuple[int, Message]] = ()
+    later_captions: Sequence[tuple[int, Message]] = ()
+    cut_at_ms: Sequence[int] = ()
+    away_s: float = 0.0
+    lost_ms: int = 0
+    is_forgetful: bool = False
+    token: str = ""
+    is_token_checked_late: bool = False
+    n_full: int = 0
+    retry_after_s: float = 0.2
+    error: tuple[Message, int] | None = None
+    n_errors: int = 1
+    unacknowledged_ms: int = 10_000
+    is_mute: bool = False
+    watch_error: tuple[Message, int] | None = None
+
+
+@dataclass
+class StreamRecord:
+    """One stream as the server got it."""
+
+    name: str
+    start: Message
+    audio: bytearray = field(default_factory=bytearray)
+    sizes: list[int] = field(default_factory=list)
+    arrivals_s: list[float] = field(default_factory=list)
+    controls: list[Message] = field(default_factory=list)
+    sent: list[Message] = field(default_factory=list)
+    n_said: int = 0
+    next_progress_ms: int = PROGRESS_MS
+    n_acknowledged: int = 0
+    is_done: bool = False
+
+    @property
+    def received_ms(self) -> int:
+        """Length of the audio."""
+        return self.n_samples * 1000 // int(self.start["sample_rate"])
+
+    @property
+    def n_samples(self) -> int:
+        """Samples of the audio."""
+        return len(self.audio) // 2
+
+
+class ScriptedServer:
+    """Use as an asynchronous context manager; ``url`` is the page."""
+
+    def __init__(self, script: Script, port: int = 0) -> None:
+        self.script = script
+        self.streams: list[StreamRecord] = []
+        self.starts: list[Message] = []
+        self.protocols: list[list[str]] = []
+        self._port = port
+        self._cuts = list(script.cut_at_ms)
+        self._away_until = 0.0
+        self._viewers: set[ServerConnection] = set()
+        self._server: Server
+
+    async def __aenter__(self) -> Self:
+        self._server = await serve(
+            self._handle,
+            "127.0.0.1",
+            self._port,
+            process_request=self._process_request,
+            select_subprotocol=_select_subprotocol,
+            compression=None,
+            close_timeout=1,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    @property
+    def port(self) -> int:
+        """Port listened on."""
+        return int(next(iter(self._server.sockets)).getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """Address of the page."""
+        return f"http://127.0.0.1:{self.port}/"
+
+    @property
+    def stream(self) -> StreamRecord:
+        """The newest stream."""
+        return self.streams[-1]
+
+    async def say(self, message: Message) -> None:
+        """Send a message to every viewer."""
+        for viewer in list(self._viewers):
+            await viewer.send(json.dumps(message))
+
+    async def cut_viewers(self) -> None:
+        """Cut every viewer's connection without a word."""
+        for viewer in list(self._viewers):
+            viewer.transport.abort()
+
+    def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
+        path = request.path.partition("?")[0]
+        if path.startswith("/v1/"):
+            if asyncio.get_running_loop().time() < self._away_until:
+                connection.transport.abort()
+                return connection.respond(HTTPStatus.BAD_GATEWAY, "away")
+            if self.script.is_token_checked_late or _has_token(request, self.script.token):
+                return None
+            return connection.respond(HTTPStatus.UNAUTHORIZED, "no or wrong token")
+        return _file_response(connection, path)
+
+    async def _handle(self, socket: ServerConnection) -> None:
+        assert socket.request is not None
+        self.protocols.append(socket.request.headers.get_all("Sec-WebSocket-Protocol"))
+        try:
+            if not _has_token(socket.request, self.script.token):
+                await socket.close(4401, "token")
+            elif socket.request.path.startswith("/v1/watch/"):
+                await self._watch(socket)
+            else:
+                await self._stream(socket)
+        except ConnectionClosed:
+            pass
+
+    async def _watch(self, socket: ServerConnection) -> None:
+        name = socket.request.path.rpartition("/")[2] if socket.request else ""
+        stream = next((s for s in self.streams if s.name == name), None)
+        if stream is None:
+            await _fail(socket, {"code": "unknown_stream", "message": "No such stream."}, 4400)
+            return
+        if self.script.watch_error:
+            await _fail(socket, *self.script.watch_error)
+            return
+        await socket.send(json.dumps({"type": "ready", "version": 1, "stream": name}))
+        for caption in stream.sent:
+            if caption["final"]:
+                await socket.send(json.dumps(caption))
+        self._viewers.add(socket)
+        try:
+            await socket.wait_closed()
+        finally:
+            self._viewers.discard(socket)
+
+    async def _stream(self, socket: ServerConnection) -> None:
+        start = json.loads(await socket.recv())
+        self.starts.append(start)
+        if self.script.n_full > 0:
+            self.script.n_full -= 1
+            full = {"code": "full", "message": "All places are taken."}
+            await _fail(socket, {**full, "retry_after_s": self.script.retry_after_s}, 1013)
+            return
+        stream = await self._open(socket, start)
+        if stream is None:
+            return
+        async for payload in socket:
+            if isinstance(payload, str):
+                control = json.loads(payload)
+                stream.controls.append(control)
+                if control["type"] == "stop":
+                    await self._finish(socket, stream)
+                    return
+                continue
+            stream.audio.extend(payload)
+            stream.sizes.append(len(payload))
+            stream.arrivals_s.append(asyncio.get_running_loop().time())
+            if self._cuts and stream.received_ms >= self._cuts[0]:
+                self._cut(socket, stream)
+                return
+            await self._advance(socket, stream)
+
+    async def _open(self, socket: ServerConnection, start: Message) -> StreamRecord | None:
+        resume = start.get("resume")
+        if resume is None:
+            stream = StreamRecord(f"s-{len(self.streams)}", start)
+            self.streams.append(stream)
+        elif self.script.is_forgetful:
+            await _fail(socket, {"code": "unknown_resume", "message": "Not known."}, 4400)
+            return None
+        else:
+            stream = next(s for s in self.streams if f"r-{s.name}" == resume["token"])
+        ready: Message = {"type": "ready", "version": 1, "stream": stream.name}
+        ready |= {"resume_token": f"r-{stream.name}", "resumed": resume is not None}
+        ready |= {"received_samples": stream.n_samples, "languages": ["de", "en", "ja"]}
+        limits = {"max_message_bytes": 65536}
+        limits["max_unacknowledged_ms"] = self.script.unacknowledged_ms
+        await socket.send(json.dumps({**ready, "limits": limits}))
+        for caption in stream.sent:
+            if resume and caption["seq"] > resume["last_seq"]:
+                await socket.send(json.dumps(caption))
+        return stream
+
+    def _cut(self, socket: ServerConnection, stream: StreamRecord) -> None:
+        self._cuts.pop(0)
+        n_lost = self.script.lost_ms * int(stream.start["sample_rate"]) // 1000
+        del stream.audio[2 * max(stream.n_acknowledged, stream.n_samples - n_lost) :]
+        self._away_until = asyncio.get_running_loop().time() + self.script.away_s
+        socket.transport.abort()
+
+    async def _advance(self, socket: ServerConnection, stream: StreamRecord) -> None:
+        if self.script.is_mute:
+            return
+        await self._say_due(socket, stream, stream.received_ms)
+        if stream.received_ms < stream.next_progress_ms:
+            return
+        stream.next_progress_ms = stream.received_ms + PROGRESS_MS
+        if self.script.error and self.script.n_errors > 0:
+            self.script.n_errors -= 1
+            await _fail(socket, *self.script.error)
+            return
+        stream.n_acknowledged = stream.n_samples
+        progress: Message = {"type": "progress", "received_ms": stream.received_ms}
+        progress |= {"received_samples": stream.n_samples, "lag_ms": 120}
+        progress["processed_ms"] = max(0, stream.received_ms - 120)
+        await socket.send(json.dumps(progress))
+
+    async def _say_due(self, socket: ServerConnection, stream: StreamRecord, now_ms: float) -> None:
+        is_first = stream is self.streams[0]
+        script = self.script.captions if is_first else self.script.later_captions
+        while stream.n_said < len(script):
+            due_ms, caption = script[stream.n_said]
+            if due_ms > now_ms:
+                return
+            stream.n_said += 1
+            message = {**_BLANK, "seq": stream.n_said, **caption}
+            stream.sent.append(message)
+            await socket.send(json.dumps(message))
+            await self.say(message)
+
+    async def _finish(self, socket: ServerConnection, stream: StreamRecord) -> None:
+        await self._say_due(socket, stream, float("inf"))
+        stream.is_done = True
+        done = {"type": "done", "received_ms": stream.received_ms, "segments": 1}
+        await socket.send(json.dumps(done))
+        await self.say(done)
+        await socket.close(1000, "done")
+
+
+_BLANK: Message = {"type": "caption", "revision": 0, "language": "en", "speaker": None}
+
+
+def caption_message(segment: int, text: str, n_final: int | None = None, **more: object) -> Message:
+    """Return a caption of words 300 ms apart.
+
+    Args:
+        segment: Number of the segment.
+        text: Words, separated by spaces.
+        n_final: How many words are committed; None for all of a final caption.
+        more: Further fields; ``at_ms`` is where the first word begins.
+    """
+    begin_ms = int(str(more.pop("at_ms", 0)))
+    words = [
+        {
+            "text": word,
+            "start_ms": begin_ms + 300 * i,
+            "end_ms": begin_ms + 300 * i + 250,
+            "confidence": 0.9,
+            "final": n_final is None or i < n_final,
+            "space_before": True,
+        }
+        for i, word in enumerate(text.split())
+    ]
+    end_ms = begin_ms + 300 * len(words) - 50 if words else begin_ms
+    message: Message = {"segment": segment, "final": n_final is None, "text": text, "words": words}
+    return {**message, "start_ms": begin_ms, "end_ms": end_ms, **more}
+
+
+async def _fail(socket: ServerConnection, error: Message, code: int) -> None:
+    await socket.send(json.dumps({"type": "error", "remedy": "", **error}))
+    await socket.close(code, str(error["code"]))
+
+
+def _has_token(request: Request, token: str) -> bool:
+    if not token:
+        return True
+    offered = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(",")
+    return f"bearer.{token}" in offered or (
+        request.headers.get("Authorization") == f"Bearer {token}"
+    )
+
+
+def _select_subprotocol(
+    _connection: ServerConnection, offered: Sequence[Subprotocol]
+) -> Subprotocol | None:
+    return next((p for p in offered if p == "audiokv.v1"), None)
+
+
+def _file_response(connection: ServerConnection, path: str) -> Response:
+    file = (WEB_FOLDER / (path.lstrip("/") or "index.html")).resolve()
+    if not file.is_relative_to(WEB_FOLDER) or not file.is_file():
+        return connection.respond(HTTPStatus.NOT_FOUND, "not found")
+    kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    headers = Headers({"Content-Type": kind, "Connection": "close"})
+    body = file.read_bytes()
+    headers["Content-Length"] = str(len(body))
+    return Response(HTTPStatus.OK, "OK", headers, body)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audiokv.server.config import ServerConfig
+from audiokv.streaming.errors import ConfigError
+
+
+def code_of(**settings: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        ServerConfig(**settings)
+    assert caught.value.remedy
+    return caught.value.code
+
+
+@pytest.mark.parametrize(
+    "token", ["", "short", "with space in it", "ümlaute-und-mehr", "a,b,c,d,e"]
+)
+def test_a_token_must_survive_headers(token: str) -> None:
+    assert code_of(token=token) == "bad_token"
+
+
+@pytest.mark.parametrize("half", ["tls_cert", "tls_key"])
+def test_tls_needs_both_files(half: str) -> None:
+    assert code_of(**{half: Path("x.pem")}) == "incomplete_tls"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["0.0.0.0", "::", "", "192.0.2.1", "127.evil.example"],  # noqa: S104  not bound
+)
+def test_listening_beyond_this_machine_needs_a_token_or_a_word(host: str) -> None:
+    assert code_of(host=host) == "open_to_all"
+    assert not ServerConfig(host=host, allow_anonymous=True).is_loopback
+    assert not ServerConfig(host=host, token="correct-horse").is_loopback  # noqa: S106  a test's
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1"])
+def test_this_machine_needs_neither(host: str) -> None:
+    assert ServerConfig(host=host).is_loopback
+
+
+@pytest.mark.parametrize(
+    "field", [f for f in dataclasses.fields(ServerConfig) if f.metadata["low"] is not None]
+)
+def test_every_number_has_its_range(field: dataclasses.Field[Any]) -> None:
+    low, high = field.metadata["low"], field.metadata["high"]
+    for value in (low, high):
+        assert getattr(ServerConfig(**{field.name: value}), field.name) == value
+    for value in (low - 1, high + 1):
+        assert code_of(**{field.name: value}) == "bad_value"
+
+
+def test_a_choice_is_one_of_a_few() -> None:
+    assert code_of(log_level="loud") == "bad_value"
+
+
+def test_every_setting_is_explained() -> None:
+    assert all(field.metadata["help"] for field in dataclasses.fields(ServerConfig))
+
+
+def test_a_configuration_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ServerConfig().port = 1  # type: ignore[misc]  # that is the test
+
+
+def test_session_timing_is_passed_on() -> None:
+    options = ServerConfig(step_ms=160, pause_ms=700, max_lag_ms=9_000).session_options()
+    assert (options.step_ms, options.pause_ms, options.max_lag_ms) == (160, 700, 9_000)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from websockets.asyncio.client import connect
+
+from audiokv.server.command import add_arguments, run
+from audiokv.server.config import ServerConfig
+from audiokv.streaming.errors import WeightsError
+from tests.server.doubles import LoudnessDetector, ScriptedRecognizer
+from tests.server.running import PATIENCE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from audiokv.models.base import Recognizer
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import argparse, sys
+from audiokv.server.command import add_arguments, run
+from tests.server.doubles import LoudnessDetector, ScriptedRecognizer
+parser = argparse.ArgumentParser()
+add_arguments(parser)
+sys.exit(run(parser.parse_args(), lambda model: ScriptedRecognizer(), lambda: LoudnessDetector))
+"""
+
+
+def parse(*flags: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(flags)
+
+
+def never(*_: object) -> Recognizer:
+    raise AssertionError("the model must not be loaded")
+
+
+def load_detector() -> Callable[[], LoudnessDetector]:
+    return LoudnessDetector
+
+
+def test_every_setting_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse("--help")
+    text = capsys.readouterr().out
+    for flag in ("--config", "--host", "--max-connections-per-ip", "--allow-anonymous", "--model"):
+        assert flag in text
+    assert parse("--port", "1", "--allow-anonymous").port == "1"
+    assert parse().allow_anonymous is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--port", "http"], "port cannot be 'http'"),
+        (["--host", "0.0.0.0"], "lets everyone in"),  # noqa: S104  not bound
+        (["--config", "/no/such/file.toml"], "/no/such/file.toml"),
+    ],
+)
+def test_a_bad_setting_is_explained_before_anything_is_loaded(
+    flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(parse(*flags), never, load_detector) == 2
+    output = capsys.readouterr()
+    assert said in output.err
+    assert "Traceback" not in output.err
+    assert output.out == ""
+
+
+def test_an_unknown_variable_is_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AUDIOKV_PROT", "1")
+    assert run(parse(), never, load_detector) == 2
+    assert "'prot'" in capsys.readouterr().err
+
+
+def test_missing_weights_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    def load(model: str) -> Recognizer:
+        raise WeightsError("no_weights", f"No weights of {model}.", "Install them.")
+
+    assert run(parse("--model", "whisper-huge"), load, load_detector) == 2
+    assert "No weights of whisper-huge.\nInstall them.\n" in capsys.readouterr().err
+
+
+def test_an_interrupted_load_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+    def load(_model: str) -> Recognizer:
+        raise KeyboardInterrupt
+
+    assert run(parse(), load, load_detector) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_port_in_use_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    async def occupy() -> int:
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        async with server:
+            port: int = server.sockets[0].getsockname()[1]
+            return await asyncio.to_thread(
+                run, parse("--port", str(port)), lambda _: ScriptedRecognizer(), load_detector
+            )
+
+    assert asyncio.run(occupy()) == 2
+    assert "is in use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_closes_clients_and_ends_the_program(number: signal.Signals) -> None:
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("AUDIOKV_")},
+        "AUDIOKV_TOKEN": "correct-horse",
+    }
+    with subprocess.Popen(  # noqa: S603  our own interpreter and program
+        [sys.executable, "-c", PROGRAM, "--port", "0", "--log-level", "debug"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        lines: list[str] = []
+        while not lines or not lines[-1].startswith("Captions with"):
+            lines.append(program.stdout.readline())
+            assert lines[-1], program.communicate()
+        url = lines[-1].split()[-1].replace("http", "ws", 1) + "v1/stream"
+
+        async def meet() -> int | None:
+            header = {"Authorization": "Bearer correct-horse"}
+            async with connect(url, additional_headers=header) as client:
+                await client.send('{"type": "start", "encoding": "alaw", "sample_rate": 8000}')
+                await client.recv()
+                program.send_signal(number)
+                await client.wait_closed()
+                return client.close_code
+
+        assert asyncio.run(asyncio.wait_for(meet(), PATIENCE_S)) == 1001
+        rest, errors = program.communicate(timeout=PATIENCE_S)
+    assert program.returncode == 0
+    printed = "".join(lines) + rest
+    assert printed.count("token = ******** (environment)") == 1
+    assert len(lines) == len(ServerConfig.__slots__) + 1
+    assert "stream s-" in errors
+    assert "Traceback" not in errors
+    assert "correct-horse" not in printed + errors

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import queue
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from audiokv.models.base import StreamOptions
+from audiokv.server.sessions import session_opener
+from audiokv.server.worker import Job, Report, Request, Worker
+from audiokv.streaming.audio_format import AudioFormat, Encoding
+from audiokv.streaming.session import SessionOptions
+from tests.server.doubles import (
+    NEVER_MERGE_MS,
+    LoudnessDetector,
+    ScriptedRecognizer,
+    silence,
+    speech,
+    undisturbed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE_S = 20
+
+
+class Stream:
+    """One stream in a worker, and the reports it makes."""
+
+    def __init__(
+        self,
+        rig: Rig,
+        options: StreamOptions | None = None,
+        fmt: AudioFormat | None = None,
+    ) -> None:
+        self._rig = rig
+        self._reports: queue.Queue[Report] = queue.Queue()
+        self.reports: list[Report] = []
+        self.job = Job(
+            "s-test",
+            partial(rig.open_session, fmt or AudioFormat(), options or StreamOptions()),
+            self._reports.put,
+        )
+
+    def submit(self, *commands: bytes | StreamOptions | Request) -> None:
+        for command in commands:
+            self._rig.worker.submit(self.job, command)
+
+    def next(self) -> Report:
+        self.reports.append(self._reports.get(timeout=PATIENCE_S))
+        return self.reports[-1]
+
+    def wait(self) -> Report:
+        """Return the report that ends the stream."""
+        while True:
+            report = self.next()
+            if report.is_done or report.failure is not None:
+                return report
+
+    @property
+    def events(self) -> list[object]:
+        return [said.event for report in self.reports for said in report.news]
+
+
+class Rig:
+    """A running worker with a scripted recogniser."""
+
+    def __init__(self, *, max_batch: int = 1) -> None:
+        self.recognizer = ScriptedRecognizer()
+        self.open_session = session_opener(
+            self.recognizer, LoudnessDetector, SessionOptions(max_lag_ms=NEVER_MERGE_MS)
+        )
+        self.worker = Worker(
+            self.recognizer, call_soon=lambda deliver, report: deliver(report), max_batch=max_batch
+        )
+        self.worker.start()
+
+
+@pytest.fixture
+def make_rig() -> Iterator[Callable[..., Rig]]:
+    rigs: list[Rig] = []
+
+    def make(*, max_batch: int = 1) -> Rig:
+        rigs.append(Rig(max_batch=max_batch))
+        return rigs[-1]
+
+    yield make
+    for rig in rigs:
+        rig.recognizer.gate.set()
+        assert rig.worker.stop(PATIENCE_S)
+        assert not rig.worker.is_alive
+
+
+def test_a_stream_says_what_its_session_says(make_rig: Callable[..., Rig]) -> None:
+    audio = speech(1, seconds=5)
+    stream = Stream(make_rig())
+    for start in range(0, len(audio), 320):
+        stream.submit(audio[start : start + 320])
+    stream.submit(Request.STOP)
+    assert stream.wait().failure is None
+    assert stream.events == undisturbed(audio)
+    assert stream.reports[-1].processed_ms == 5_000
+
+
+def test_silence_is_reported_now_and_then(make_rig: Callable[..., Rig]) -> None:
+    stream = Stream(make_rig())
+    stream.submit(silence(seconds=1))
+    assert stream.next().processed_ms == 1_000
+    for _ in range(20):
+        stream.submit(silence(seconds=0.01))
+    while stream.next().processed_ms < 1_200:
+        pass
+    assert len(stream.reports) <= 3
+    stream.submit(Request.STOP)
+    assert stream.wait().is_done
+
+
+def test_an_empty_stream_is_done_at_once(make_rig: Callable[..., Rig]) -> None:
+    stream = Stream(make_rig())
+    stream.submit(Request.STOP)
+    assert stream.wait() == Report((), 0, is_done=True)
+
+
+def test_options_and_finalize_reach_the_session(make_rig: Callable[..., Rig]) -> None:
+    audio = speech(2, seconds=1)
+    stream = Stream(make_rig())
+    stream.submit(StreamOptions(language="de", prompt="x"), audio, Request.FINALIZE, Request.STOP)
+    stream.wait()
+    assert stream.events == undisturbed(audio, StreamOptions(language="de", prompt="x"))
+
+
+def test_steps_are_taken_in_batches_and_in_turn(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(max_batch=3)
+    rig.recognizer.gate.clear()
+    audios = [speech(seed, seconds=3) for seed in range(4)]
+    streams = [Stream(rig) for _ in audios]
+    for stream, audio in zip(streams, audios, strict=True):
+        stream.submit(audio, Request.STOP)
+    rig.recognizer.gate.set()
+    for stream, audio in zip(streams, audios, strict=True):
+        stream.wait()
+        assert stream.events == undisturbed(audio)
+    assert max(rig.recognizer.batches) == 3
+    n_steps = sum(rig.recognizer.batches)
+    assert len(rig.recognizer.batches) < n_steps / 2
+
+
+def test_a_sender_far_ahead_does_not_keep_others_waiting(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig()
+    hasty, live = Stream(rig), Stream(rig)
+    rig.recognizer.gate.clear()
+    hasty.submit(speech(1, seconds=60), Request.STOP)
+    live.submit(speech(2, seconds=1), Request.STOP)
+    rig.recognizer.gate.set()
+    live.wait()
+    n_live_steps = 5
+    assert len(rig.recognizer.batches) < 4 * n_live_steps
+    hasty.submit(Request.DROP)
+
+
+@pytest.mark.parametrize("max_batch", [1, 4])
+def test_a_failure_ends_one_stream_only(
+    make_rig: Callable[..., Rig], max_batch: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = make_rig(max_batch=max_batch)
+    rig.recognizer.gate.clear()
+    audio = speech(3, seconds=2)
+    broken = Stream(rig, StreamOptions(prompt="break"))
+    unopened = Stream(rig, StreamOptions(prompt="refuse to open"))
+    whole = Stream(rig)
+    for stream in (whole, unopened, broken):
+        stream.submit(audio)
+    rig.recognizer.gate.set()
+    for stream in (broken, unopened):
+        failure = stream.wait().failure
+        assert failure is not None
+        assert (failure.code, failure.close_code) == ("internal", 1011)
+        stream.submit(audio, Request.STOP)  # comes too late, and changes nothing
+    whole.submit(Request.STOP)
+    assert whole.wait().failure is None
+    assert whole.events == undisturbed(audio)
+    assert caplog.text.count("stream s-test failed: RuntimeError at doubles.py:") == 2
+    assert "secret" not in caplog.text
+
+
+def test_broken_samples_are_the_senders_fault(make_rig: Callable[..., Rig]) -> None:
+    stream = Stream(make_rig(), fmt=AudioFormat(Encoding.PCM_F32LE))
+    stream.submit(b"\x00\x00\xc0\x7f" * 160)
+    failure = stream.wait().failure
+    assert failure is not None
+    assert failure.close_code == 1003
+    assert failure.remedy
+
+
+def test_a_dropped_stream_says_nothing_more(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig()
+    dropped, other = Stream(rig), Stream(rig)
+    dropped.submit(silence(seconds=1), Request.DROP, silence(seconds=1), Request.STOP)
+    dropped.submit(Request.STOP)
+    other.submit(Request.STOP)
+    other.wait()
+    with pytest.raises(queue.Empty):
+        dropped._reports.get_nowait()
+    assert dropped.job.session is None
+
+
+def test_a_stream_dropped_while_it_waits_is_not_recognised(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig()
+    rig.recognizer.gate.clear()
+    first, second = Stream(rig), Stream(rig)
+    first.submit(speech(1, seconds=1))
+    second.submit(speech(2, seconds=1))
+    second.submit(Request.DROP)
+    first.submit(Request.STOP)
+    rig.recognizer.gate.set()
+    first.wait()
+    assert first.events == undisturbed(speech(1, seconds=1))
+
+
+def test_many_commands_are_reported_even_without_audio(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig()
+    rig.recognizer.gate.clear()
+    blocking, stream = Stream(rig), Stream(rig)
+    blocking.submit(speech(1, seconds=1))
+    stream.submit(*[StreamOptions()] * 2_000)
+    rig.recognizer.gate.set()
+    stream.next()
+    assert stream.job.n_pending < 1_000
+
+
+def test_stopping_does_not_wait_for_a_step_that_hangs(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig()
+    rig.recognizer.gate.clear()
+    Stream(rig).submit(speech(1, seconds=1))
+    assert rig.recognizer.is_asked.wait(PATIENCE_S)
+    assert not rig.worker.stop(0.01)
+    assert rig.worker.is_alive
+    rig.recognizer.gate.set()
+    assert rig.worker.stop(PATIENCE_S)
+
+
+def test_reports_after_the_loop_has_closed_are_dropped() -> None:
+    is_called = threading.Event()
+
+    def call_soon(_deliver: Callable[[Report], None], _report: Report) -> None:
+        is_called.set()
+        raise RuntimeError("Event loop is closed")
+
+    worker = Worker(ScriptedRecognizer(), call_soon=call_soon)
+    open_session = session_opener(ScriptedRecognizer(), LoudnessDetector, SessionOptions())
+    job = Job("s-1", lambda: open_session(AudioFormat(), StreamOptions()), lambda _: None)
+    worker.start()
+    worker.submit(job, Request.STOP)
+    assert is_called.wait(PATIENCE_S)
+    assert worker.is_alive
+    assert worker.stop(PATIENCE_S)
