@@ -154,9 +154,10 @@ class LiveView:
             self._draw_soon()
             return
         self._lines = []
-        if caption.words:
-            self._console.print(Text(_said(caption)), soft_wrap=False)
-        self._draw()
+        with self._console:  # one write: the text is at no moment seen twice or not at all
+            self._draw()
+            if caption.words:
+                self._console.print(Text(_said(caption)))
 
     def notice(self, notice: Notice) -> None:
         """Print a notice above the two lines."""

@@ -11,6 +11,7 @@ from audiokv.streaming.errors import WeightsError
 
 if TYPE_CHECKING:
     from audiokv.models.base import Recognizer
+    from audiokv.models.weights import ModelFiles
 
 
 def load_recognizer(name: str) -> Recognizer:
@@ -20,18 +21,39 @@ def load_recognizer(name: str) -> Recognizer:
         WeightsError: The weights are missing or corrupt, or of a kind that is not supported.
     """
     files = resolve_model(name)
-    kind = json.loads((files.folder / "config.json").read_text()).get("model_type")
+    kind = _model_type(files)
     if kind == "whisper":
         import torch  # noqa: PLC0415  seconds to import
 
         from audiokv.models.whisper.recognizer import WhisperRecognizer  # noqa: PLC0415  likewise
 
         torch.set_num_threads(inference_threads(os.cpu_count() or 1))
-        return WhisperRecognizer(files.folder, files.name)
+        try:
+            return WhisperRecognizer(files.folder, files.name)
+        except (KeyError, ValueError) as error:
+            raise _broken(name, str(error)) from error
     raise WeightsError(
         "unsupported_model",
         f"The model {name!r} is of type {kind!r}, which is not supported.",
         "Use a Whisper model of any size, such as whisper-base or openai/whisper-small.",
+    )
+
+
+def _model_type(files: ModelFiles) -> str | None:
+    try:
+        config = json.loads((files.folder / "config.json").read_text("utf-8"))
+    except ValueError as error:
+        raise _broken(files.name, "config.json cannot be read") from error
+    if not isinstance(config, dict):
+        raise _broken(files.name, "config.json holds no settings")
+    return config.get("model_type")
+
+
+def _broken(name: str, what: str) -> WeightsError:
+    return WeightsError(
+        "weights_corrupt",
+        f"The files of the model {name!r} do not fit together: {what}.",
+        "Fetch the model again, or save it again with save_pretrained, its tokenizer included.",
     )
 
 

@@ -102,10 +102,8 @@ def attention_weights(
     if mask is None:
         return logits.softmax(dim=-1)
     logits = logits.view(batch, n_query_heads, n_queries, n_rows)
-    if mask.dtype == torch.bool:
-        logits = logits.masked_fill(~mask, float("-inf"))
-    else:
-        logits = logits + mask
+    is_boolean = mask.dtype == torch.bool
+    logits = logits.masked_fill(~mask, float("-inf")) if is_boolean else logits + mask
     return logits.softmax(dim=-1).nan_to_num(0.0).view(batch, n_key_heads, -1, n_rows)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path  # noqa: TC003  get_type_hints reads the fields' types
 from typing import TYPE_CHECKING, Any
 
 from audiokv.streaming.errors import ConfigError
-from audiokv.streaming.session import SessionOptions
+from audiokv.streaming.session_options import SessionOptions
 
 if TYPE_CHECKING:
     from dataclasses import Field

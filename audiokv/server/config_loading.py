@@ -112,7 +112,7 @@ def convert(name: str, value: object, hint: Any) -> object:  # noqa: ANN401  a t
     converter = _CONVERTERS[wanted]
     try:
         return converter(value)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, RuntimeError, TypeError, ValueError):  # RuntimeError: ~nobody
         shown = "the value given" if name == "token" else repr(value)
         raise ConfigError(
             "bad_value",

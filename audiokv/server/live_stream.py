@@ -68,7 +68,9 @@ class LiveStream:
         self.has_failed = False
         self.processed_ms = 0
         self._worker = worker
-        self._job = Job(request.name, open_session, self.take_report)
+        self._job = Job(
+            request.name, open_session, self.take_report, lambda: self.live_lag_ms
+        )
         self._clock = clock
         self._started_s = clock.now_s()
         self._on_over = on_over

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from audiokv.streaming.session import Session, SessionOptions
+from audiokv.streaming.session import Session
 
 if TYPE_CHECKING:
     from audiokv.models.base import Recognizer, StreamOptions
     from audiokv.streaming.audio_format import AudioFormat
+    from audiokv.streaming.session_options import SessionOptions
     from audiokv.streaming.voice_activity import VoiceDetector
 
 OpenDetector = Callable[[], "VoiceDetector"]

@@ -72,6 +72,7 @@ class Job:
         name: Public name of the stream, for the log.
         open_session: Makes the session; called in the worker thread.
         deliver: Takes reports; called on the event loop.
+        live_lag_ms: Tells how far the stream is behind real time; called in the worker thread.
     """
 
     def __init__(
@@ -79,10 +80,12 @@ class Job:
         name: str,
         open_session: Callable[[], Session],
         deliver: Callable[[Report], None],
+        live_lag_ms: Callable[[], int],
     ) -> None:
         self.name = name
         self.open_session = open_session
         self.deliver = deliver
+        self.live_lag_ms = live_lag_ms
         self.commands: list[Command] = []  # guarded by the worker's lock
         self.session: Session | None = None  # this and the rest: worker thread only
         self.is_over = False
@@ -189,6 +192,7 @@ class Worker:
         with self._contained(job):
             if job.session is None:
                 job.session = job.open_session()
+            job.session.lag_ms = job.live_lag_ms()
             for command in commands:
                 if command is Request.DROP:
                     self._end(job)
@@ -215,6 +219,7 @@ class Worker:
             return
         for job, session, hypothesis in results:
             with self._contained(job):
+                session.lag_ms = job.live_lag_ms()
                 events = session.apply(hypothesis)
                 events += session.prepare()
                 self._settle(job, session, events)

@@ -12,6 +12,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from audiokv.streaming.line_breaking import (
+    CLAUSE_BREAK,
+    SENTENCE_BREAK,
     Token,
     break_cost,
     break_lines,
@@ -39,11 +41,15 @@ _MAX_DELAY_MS = 500  # a cue may wait this long for the one before it to be read
 _MIN_STEP_MS = 40  # one frame: apart at least this much, however crowded the times are
 _READING_COLUMNS_PER_S = 17
 _JOIN_GAP_MS = 400  # captions closer than this are one run of speech
+_PAUSE_MS = 300  # a pause one hears: a good place to break
 _LONG_PAUSE_MS = 1_500
-_CUE_COST = 3.0
+_CUE_COST = 2.0
 _SHORT_COST = 8.0
 _HURRY_COST = 3.0
 _PAUSE_COST = 10.0
+_ORPHAN_COST = 6.0  # a few words of a sentence alone
+_ORPHAN_COLUMNS = 24
+_MIXED_COST = 3.0  # the end of one sentence with the beginning of another
 _MAX_CUE_TOKENS = 100
 _MAX_RUN_TOKENS = 400
 _MAX_LABEL_COLUMNS = 12
@@ -218,12 +224,13 @@ def divide(tokens: list[Token], language: str | None, indent: int = 0) -> list[l
     """
     n = len(tokens)
     columns = columns_of_language(language)
-    breaks = [break_cost(tokens[i], tokens[i + 1], language) for i in range(n - 1)] + [0.0]
+    breaks = [_break_cost(tokens[i], tokens[i + 1], language) for i in range(n - 1)] + [0.0]
     starts = list(accumulate((token.start_ms for token in tokens), max))
     ends = list(accumulate((token.end_ms for token in tokens), max))
     pauses = list(
         accumulate((starts[i] - ends[i - 1] > _LONG_PAUSE_MS for i in range(1, n)), initial=0)
     )
+    sentences = list(accumulate((cost == SENTENCE_BREAK for cost in breaks), initial=0))
     widths = list(accumulate((token.columns + 1 for token in tokens), initial=0))
     best = [0.0] + [float("inf")] * n
     came_from = [0] * (n + 1)
@@ -236,16 +243,28 @@ def divide(tokens: list[Token], language: str | None, indent: int = 0) -> list[l
             if not is_one and not fits_two_lines(tokens[first : last + 1], columns, cue_indent):
                 break
             until_ms = starts[last + 1] - CUE_GAP_MS if last + 1 < n else ends[last] + MIN_CUE_MS
+            is_torn = max(breaks[first - 1] if first else 0.0, breaks[last]) > CLAUSE_BREAK
+            is_mixed = is_torn and sentences[last] > sentences[first]
+            n_columns = widths[last + 1] - widths[first]
+            orphaned = max(0.0, 1 - n_columns / _ORPHAN_COLUMNS) if is_torn else 0.0
             cost = (
                 best[first]
                 + _CUE_COST
                 + breaks[last]
                 + _PAUSE_COST * (pauses[last] - pauses[first])
-                + _time_cost(until_ms - starts[first], widths[last + 1] - widths[first])
+                + _MIXED_COST * is_mixed
+                + _ORPHAN_COST * orphaned
+                + _time_cost(until_ms - starts[first], n_columns)
             )
             if cost < best[last + 1]:
                 best[last + 1], came_from[last + 1] = cost, first
     return list(_groups(tokens, came_from))[::-1]
+
+
+def _break_cost(before: Token, after: Token, language: str | None) -> float:
+    """Return the cost of ending a cue between two tokens; a pause makes it a good place."""
+    cost = break_cost(before, after, language)
+    return min(cost, CLAUSE_BREAK) if after.start_ms - before.end_ms >= _PAUSE_MS else cost
 
 
 def _time_cost(time_ms: int, columns: int) -> float:

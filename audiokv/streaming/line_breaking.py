@@ -44,13 +44,14 @@ _NO_LINE_START = (
 _NO_LINE_END = frozenset("“‘«([{（「『【《〈¿¡$€£¥")
 
 _LEANS_ON_NEXT = {
-    "en": "a an the of to in on at by for from with and or but nor my your his her its our their",
-    "de": "der die das den dem des ein eine einen einem einer im am in an auf mit von zu und oder",
-    "fr": "le la les un une des du de à au aux en dans par pour sur et ou mon ma ses son",
-    "es": "el la los las un una unos unas de del a al en por para con y o su sus mi",
-    "it": "il lo la i gli le un uno una di del della a al in da per con e o",
-    "pt": "o a os as um uma de do da em no na por para com e ou",
-    "nl": "de het een van in op met te voor en of",
+    "en": "a an the of to in on at by for from with and or but nor my your his her its our their "
+    "what which that who whose",
+    "de": "der die das den dem des ein eine einen einem einer im am in an auf mit von zu und oder dass weil",
+    "fr": "le la les un une des du de à au aux en dans par pour sur et ou mon ma ses son que qui",
+    "es": "el la los las un una unos unas de del a al en por para con y o su sus mi que",
+    "it": "il lo la i gli le un uno una di del della a al in da per con e o che",
+    "pt": "o a os as um uma de do da em no na por para com e ou que",
+    "nl": "de het een van in op met te voor en of dat",
 }
 _LEANING_WORDS = {code: frozenset(words.split()) for code, words in _LEANS_ON_NEXT.items()}
 

@@ -6,23 +6,16 @@ however it was split, delayed or resent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from audiokv.streaming.audio_format import FRAME_MS, FRAME_SAMPLES, SAMPLE_RATE_HZ
 from audiokv.streaming.captions import Notice, SpeechChange
 from audiokv.streaming.framer import Framer
 from audiokv.streaming.segment import Segment
-from audiokv.streaming.stabilizer import (
-    AlignedCommit,
-    CommitOptions,
-    LocalAgreement,
-    ShowOptions,
-    TailView,
-)
-from audiokv.streaming.voice_activity import VoiceActivity, VoiceOptions
+from audiokv.streaming.session_options import SessionOptions
+from audiokv.streaming.stabilizer import AlignedCommit, LocalAgreement, TailView
+from audiokv.streaming.tape import Tape
+from audiokv.streaming.voice_activity import VoiceActivity
 
 if TYPE_CHECKING:
     from audiokv.models.base import (
@@ -39,65 +32,16 @@ if TYPE_CHECKING:
 _SAMPLES_PER_MS = SAMPLE_RATE_HZ // 1000
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOptions:
-    """How a stream is cut into steps and segments; all on the sample clock.
-
-    Attributes:
-        step_ms: Audio between two recognition steps while someone speaks.
-        pause_ms: Silence that ends a segment.
-        settle_ms: Silence a hypothesis must have heard to stand as a segment's last.
-        pre_roll_ms: Audio before the detected voice that is recognised too.
-        context_gap_ms: Longest silence over which a window goes on, so that a sentence keeps its
-            beginning.
-        context_ms: Longest window that the next segment still joins.
-        max_segment_ms: Length at which a segment ends even without a pause.
-        blank_ms: Voice without any text after which the window is restarted.
-        max_lag_ms: Backlog from which steps are merged.
-    """
-
-    step_ms: int = 200
-    pause_ms: int = 450
-    settle_ms: int = 150
-    pre_roll_ms: int = 300
-    context_gap_ms: int = 2000
-    context_ms: int = 8000
-    max_segment_ms: int = 15_000
-    blank_ms: int = 8000
-    max_lag_ms: int = 4000
-    voice: VoiceOptions = field(default_factory=VoiceOptions)
-    commit: CommitOptions = field(default_factory=CommitOptions)
-    show: ShowOptions = field(default_factory=ShowOptions)
-
-
-class _Tape:
-    """The latest audio of the stream, addressed by position."""
-
-    def __init__(self, kept_ms: int) -> None:
-        self._kept = kept_ms * _SAMPLES_PER_MS
-        self._samples = np.zeros(0, dtype=np.float32)
-        self._start = 0
-
-    def append(self, samples: FloatArray) -> None:
-        joined = np.concatenate([self._samples, samples])
-        n_gone = max(0, joined.size - self._kept)
-        self._samples = joined[n_gone:]
-        self._start += n_gone
-
-    @property
-    def start_ms(self) -> int:
-        return self._start // _SAMPLES_PER_MS
-
-    def read(self, from_ms: int, to_ms: int) -> FloatArray:
-        first = from_ms * _SAMPLES_PER_MS - self._start
-        return self._samples[max(first, 0) : to_ms * _SAMPLES_PER_MS - self._start]
-
-
 class Session:
     """One stream; called by one thread at a time.
 
     Push audio, then call ``prepare``; when ``is_step_due``, decode ``stream`` and hand the result
     to ``apply``; repeat until ``prepare`` leaves no step due.
+
+    Attributes:
+        stream: The recogniser's state for this stream.
+        lag_ms: How far the caller is behind real time; it alone has a clock and may say so.
+        is_step_due: Whether the recogniser is to be run before anything else.
 
     Args:
         fmt: Format of the audio that will be pushed.
@@ -122,7 +66,7 @@ class Session:
         self._voice = VoiceActivity(detector, self._options.voice)
         self._commit = AlignedCommit(self._options.commit) if info.aligns else LocalAgreement()
         self._view = TailView(self._options.show)
-        self._tape = _Tape(self._options.context_gap_ms + 2 * self._options.pre_roll_ms + 500)
+        self._tape = Tape(self._options.context_gap_ms + 2 * self._options.pre_roll_ms + 500)
         self._queue: list[FloatArray] = []
         self._queued_samples = 0
         self._position_ms = 0
@@ -137,9 +81,11 @@ class Session:
         self._texted_ms = 0
         self._next_step_ms = 0
         self._is_closing = False
+        self._closed_at_ms = 0
         self._finalize_ms: list[int] = []
         self._is_stopping = False
         self.is_step_due = False
+        self.lag_ms = 0
 
     @property
     def received_samples(self) -> int:
@@ -229,6 +175,8 @@ class Session:
         now, options = self._position_ms, self._options
         if self._segment is None:
             begun = next((c.at_ms for c in changes if c.is_on), None)
+            if begun is None and self._voice.is_voice:
+                begun = self._closed_at_ms  # a segment was ended in mid-voice: it goes on
             return [] if begun is None else self._begin_segment(begun)
         silence_ms = self._voice.decided_ms - self._voice.last_voice_ms
         if not self._voice.is_voice and silence_ms >= options.pause_ms:
@@ -267,10 +215,8 @@ class Session:
         self._fed_ms = self._position_ms
         self.is_step_due = True
         step_ms = self._options.step_ms
-        backlog_ms = self._queued_samples // _SAMPLES_PER_MS
-        if backlog_ms > self._options.max_lag_ms:
-            # Late: bigger steps, and no speech lost.
-            step_ms = max(step_ms, backlog_ms // 4)
+        if self.lag_ms > self._options.max_lag_ms:
+            step_ms = max(step_ms, self.lag_ms // 4)  # bigger steps, and no speech lost
         self._next_step_ms = self._position_ms + step_ms
 
     def apply(self, hypothesis: Hypothesis) -> list[Event]:
@@ -296,7 +242,7 @@ class Session:
         if self._position_ms - segment.start_ms >= self._options.max_segment_ms:
             events += self._split(segment)
         if self._position_ms - self._texted_ms >= self._options.blank_ms:
-            events += self._restart_window()
+            events += self._restart_window(segment)
         return events
 
     def _commit_words(self, segment: Segment, n_words: int) -> None:
@@ -314,8 +260,11 @@ class Session:
         self._segment = Segment(segment.committed[-1].end_ms)
         return events
 
-    def _restart_window(self) -> list[Event]:
-        start_ms = max(self._position_ms - self._options.context_gap_ms, self._tape.start_ms)
+    def _restart_window(self, segment: Segment) -> list[Event]:
+        said_ms = segment.committed[-1].end_ms if segment.committed else 0
+        start_ms = max(
+            self._position_ms - self._options.context_gap_ms, self._tape.start_ms, said_ms
+        )
         self.stream.open(start_ms)
         self._window_ms = self._fed_ms = start_ms
         self._texted_ms = self._position_ms

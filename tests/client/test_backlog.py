@@ -192,6 +192,7 @@ TestTalk = Talk.TestCase
 TestTalk.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10_000))
 def test_time_and_samples_agree(ms: int) -> None:
     backlog = Backlog(FORMAT)

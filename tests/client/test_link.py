@@ -8,55 +8,21 @@ import pytest
 
 from audiokv.client.link import ReconnectingLink
 from audiokv.client.settings import LinkSettings
-from audiokv.client.timing import Backoff, LoopClock
-from audiokv.streaming.captions import Caption, Notice, Word
-from audiokv.streaming.errors import AudioKVError
 from audiokv.streaming.messages import ErrorReport, Finalize, Limits, Resume, Stop, Update
 from tests.client.conftest import speech, words_said
+from tests.client.listening import (
+    assert_lawful,
+    captions_in,
+    events_of,
+    link_to,
+    notices_in,
+    said_in,
+    speak_through,
+)
 
 if TYPE_CHECKING:
     from audiokv.client.events import LinkEvent
     from tests.client.conftest import ManualClock, ScriptedServer
-
-
-def at_once() -> Backoff:
-    return Backoff(first_s=0.0, most_s=0.0)
-
-
-def link_to(server: ScriptedServer, **settings: object) -> ReconnectingLink:
-    return ReconnectingLink(LinkSettings(url=server.url, **settings), backoff=at_once())  # type: ignore[arg-type]
-
-
-async def events_of(link: ReconnectingLink) -> list[LinkEvent]:
-    return [event async for event in link]
-
-
-def captions_in(events: list[LinkEvent]) -> list[Caption]:
-    return [event for event in events if isinstance(event, Caption)]
-
-
-def notices_in(events: list[LinkEvent]) -> list[str]:
-    return [event.code for event in events if isinstance(event, Notice)]
-
-
-def said_in(events: list[LinkEvent]) -> list[str]:
-    return [w.text for c in captions_in(events) if c.is_final for w in c.words]
-
-
-def assert_lawful(captions: list[Caption]) -> None:
-    """Every caption once, one final a segment, committed words never change."""
-    assert [c.seq for c in captions] == list(range(1, len(captions) + 1))
-    committed: dict[int, tuple[Word, ...]] = {}
-    finals = set()
-    for caption in captions:
-        assert caption.segment not in finals
-        before = committed.get(caption.segment, ())
-        now = tuple(word for word in caption.words if word.is_final)
-        assert now[: len(before)] == before
-        committed[caption.segment] = now
-        if caption.is_final:
-            finals.add(caption.segment)
-    assert finals == set(committed)
 
 
 async def test_captions_come_and_the_tail_with_them(server: ScriptedServer) -> None:
@@ -98,19 +64,6 @@ class Misfortune:
         return deed
 
 
-async def speak_through(link: ReconnectingLink, chance: random.Random) -> list[LinkEvent]:
-    """Send sixty words in pieces of any length while the server does what it likes."""
-    reading = asyncio.create_task(events_of(link))
-    audio = speech(60)
-    while audio:
-        n_bytes = chance.randrange(1, 9_000)
-        await link.send(audio[:n_bytes])
-        audio = audio[n_bytes:]
-        await asyncio.sleep(chance.choice([0, 0, 0.002]))
-    await link.stop()
-    return await reading
-
-
 def assert_undisturbed(events: list[LinkEvent]) -> None:
     assert said_in(events) == words_said(60)
     assert_lawful(captions_in(events))
@@ -123,7 +76,7 @@ def assert_undisturbed(events: list[LinkEvent]) -> None:
 async def test_cut_anywhere_everything_arrives_once(server: ScriptedServer, seed: int) -> None:
     server.on_message = misfortune = Misfortune(seed, ["cut before", "cut after"])
     async with link_to(server) as link:
-        events = await speak_through(link, misfortune.chance)
+        events = await speak_through(link, speech(60), misfortune.chance)
     assert_undisturbed(events)
     assert len(misfortune.done) >= 2
     assert len(server.starts) == 1 + len(misfortune.done)
@@ -134,7 +87,7 @@ async def test_cut_anywhere_everything_arrives_once(server: ScriptedServer, seed
 async def test_a_server_that_forgets_is_told_again(server: ScriptedServer, seed: int) -> None:
     server.on_message = misfortune = Misfortune(seed, ["forget", "cut after"])
     async with link_to(server) as link:
-        events = await speak_through(link, misfortune.chance)
+        events = await speak_through(link, speech(60), misfortune.chance)
     assert_undisturbed(events)
     assert notices_in(events).count("stream_restarted") == misfortune.done.count("forget") > 0
 
@@ -274,74 +227,6 @@ async def test_a_connection_that_is_only_half_open_is_given_up(
             assert said_in(await events) == words_said(2)
         assert wire.n_connections == 2
         assert server.starts[1].resume == Resume("r-0", 1)
-
-
-@pytest.mark.parametrize("code", [1003, 1008, 4400, 4401])
-async def test_a_refusal_is_passed_on_with_its_remedy(server: ScriptedServer, code: int) -> None:
-    server.refusals = [(ErrorReport("no_way", "This cannot be.", "Do that."), code)]
-    async with link_to(server) as link:
-        with pytest.raises(AudioKVError, match=r"This cannot be\. Do that\.") as failure:
-            await link.stop()
-        with pytest.raises(AudioKVError):
-            await events_of(link)
-        with pytest.raises(AudioKVError):
-            await link.send(b"")
-    assert failure.value.code == "no_way"
-
-
-async def test_a_full_server_is_asked_again_when_it_says(
-    server: ScriptedServer, manual_clock: ManualClock
-) -> None:
-    server.refusals = [(ErrorReport("full", "Full.", "Later.", retry_after_s=7.0), 1013)]
-    link = ReconnectingLink(LinkSettings(url=server.url), clock=manual_clock, backoff=at_once())
-    async with link:
-        await link.send(speech(1))
-        notice = await anext(link)
-        assert isinstance(notice, Notice)
-        assert notice.code == "connection_lost"
-        await asyncio.sleep(0.02)
-        assert len(server.starts) == 1
-        manual_clock.advance(7.0)
-        await link.stop()
-        assert said_in(await events_of(link)) == ["w1"]
-
-
-async def test_nobody_there_is_an_error_at_once() -> None:
-    async with ReconnectingLink(LinkSettings(url="ws://127.0.0.1:9/v1/stream")) as link:
-        with pytest.raises(AudioKVError, match=r"refuses the connection\. Check the address"):
-            await link.stop()
-
-
-async def test_patience_ends(server: ScriptedServer) -> None:
-    server.on_message = {1: "cut after"}.get
-    async with link_to(server, patience_s=0.0) as link:
-        await link.send(speech(1))
-        server.refusals = [(None, 1001)] * 1000
-        with pytest.raises(AudioKVError, match="closed the connection"):
-            await link.stop()
-
-
-class TickingClock(LoopClock):
-    """A clock on which a second passes whenever someone looks."""
-
-    def __init__(self) -> None:
-        self._time_s = 0.0
-
-    def now_s(self) -> float:
-        self._time_s += 1.0
-        return self._time_s
-
-
-async def test_a_server_that_fails_at_one_spot_again_and_again_is_given_up(
-    server: ScriptedServer,
-) -> None:
-    server.on_message = lambda _: "forget"
-    settings = LinkSettings(url=server.url, patience_s=100.0)
-    async with ReconnectingLink(settings, clock=TickingClock(), backoff=at_once()) as link:
-        await link.send(speech(3))
-        with pytest.raises(AudioKVError, match="vanished"):
-            await link.stop()
-    assert len(server.starts) > 3
 
 
 async def test_the_token_travels_in_the_header(server: ScriptedServer) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audiokv.client.timeline import Timeline
@@ -58,6 +58,7 @@ def test_memory_is_bounded() -> None:
     assert len(timeline._jumps) == 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 500), st.integers(0, 500)), max_size=20))
 def test_the_source_never_runs_back(jumps: list[tuple[int, int]]) -> None:
     timeline = Timeline(8_000)

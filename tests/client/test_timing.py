@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audiokv.client.timing import Backoff, LoopClock, Patience
@@ -13,6 +13,7 @@ def test_waits_double_up_to_the_longest_and_begin_again_after_success() -> None:
     assert backoff.next_s() == 0.25
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_waits_are_spread_between_half_and_all_of_the_longest(picks: list[float]) -> None:
     backoff = Backoff(first_s=1.0, most_s=8.0, pick=iter(picks).__next__)

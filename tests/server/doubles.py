@@ -15,7 +15,8 @@ from websockets.exceptions import ConnectionClosedError
 from audiokv.models.base import Hypothesis, RecognizerInfo, StreamOptions
 from audiokv.streaming.audio_format import AudioFormat
 from audiokv.streaming.captions import Caption, Event, Word
-from audiokv.streaming.session import Session, SessionOptions
+from audiokv.streaming.session import Session
+from audiokv.streaming.session_options import SessionOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -251,6 +252,10 @@ class FakeWire:
     def feed(self, message: str | bytes) -> None:
         """Let a message come in."""
         self._incoming.put_nowait(message)
+
+    @property
+    def n_unread(self) -> int:
+        return self._incoming.qsize()
 
     def vanish(self) -> None:
         """Lose the connection."""

@@ -41,7 +41,7 @@ async def test_one_address_has_so_many_connections_and_no_more() -> None:
 
 
 async def test_connections_that_say_nothing_are_counted_too() -> None:
-    async with running_server(max_connections_per_ip=2) as server:
+    async with running_server(max_connections_per_ip=2, handshake_timeout_s=600) as server:
         silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(4)]
         await until(lambda: server.n_connections == 4)
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)

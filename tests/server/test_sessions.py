@@ -3,7 +3,7 @@ from __future__ import annotations
 from audiokv.models.base import StreamOptions
 from audiokv.server.sessions import session_opener
 from audiokv.streaming.audio_format import AudioFormat
-from audiokv.streaming.session import SessionOptions
+from audiokv.streaming.session_options import SessionOptions
 from tests.server.doubles import LoudnessDetector, ScriptedRecognizer, ScriptedStream
 
 

@@ -11,7 +11,7 @@ from audiokv.models.base import StreamOptions
 from audiokv.server.sessions import session_opener
 from audiokv.server.worker import Job, Report, Request, Worker
 from audiokv.streaming.audio_format import AudioFormat, Encoding
-from audiokv.streaming.session import SessionOptions
+from audiokv.streaming.session_options import SessionOptions
 from tests.server.doubles import (
     NEVER_MERGE_MS,
     LoudnessDetector,
@@ -43,6 +43,7 @@ class Stream:
             "s-test",
             partial(rig.open_session, fmt or AudioFormat(), options or StreamOptions()),
             self._reports.put,
+            lambda: 0,
         )
 
     def submit(self, *commands: bytes | StreamOptions | Request) -> None:
@@ -251,7 +252,7 @@ def test_reports_after_the_loop_has_closed_are_dropped() -> None:
 
     worker = Worker(ScriptedRecognizer(), call_soon=call_soon)
     open_session = session_opener(ScriptedRecognizer(), LoudnessDetector, SessionOptions())
-    job = Job("s-1", lambda: open_session(AudioFormat(), StreamOptions()), lambda _: None)
+    job = Job("s-1", lambda: open_session(AudioFormat(), StreamOptions()), lambda _: None, lambda: 0)
     worker.start()
     worker.submit(job, Request.STOP)
     assert is_called.wait(PATIENCE_S)

@@ -137,6 +137,30 @@ def test_a_long_pause_inside_a_caption_breaks_the_cue() -> None:
     assert [cue.lines for cue in make_cues([caption_of(words)])] == [("before",), ("after",)]
 
 
+def test_a_pause_is_a_better_place_to_break_than_amid_a_phrase() -> None:
+    words = [
+        *spoken("It was getting late and nobody in the house", 0).words,
+        *spoken("had thought of turning on the lamp in the hall", 3_400).words,
+        *spoken("or of closing the shutters", 6_600).words,
+    ]
+    assert [" ".join(cue.lines) for cue in make_cues([caption_of(words)])] == [
+        "It was getting late and nobody in the house",
+        "had thought of turning on the lamp in the hall or of closing the shutters",
+    ]
+
+
+def test_the_end_of_a_sentence_is_not_left_over_for_the_next_cue() -> None:
+    text = (
+        "And so my fellow Americans ask not what your country can do for you. "
+        "Ask what you can do for your country."
+    )
+    assert [" ".join(cue.lines) for cue in make_cues([spoken(text, ms_a_word=560)])] == [
+        "And so my fellow Americans ask not",
+        "what your country can do for you.",
+        "Ask what you can do for your country.",
+    ]
+
+
 def test_lines_leave_room_for_the_speaker() -> None:
     cues = make_cues([spoken(LONG, speaker="A very long name")])
     assert speaker_label("A very long name") == "A very lo…: "

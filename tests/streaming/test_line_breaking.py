@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audiokv.streaming.line_breaking import (
@@ -64,6 +64,7 @@ def test_columns_are_those_a_reader_sees(text: str, columns: int) -> None:
     assert display_columns(text) == columns
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_clusters_hold_the_whole_text(text: str) -> None:
     assert "".join(clusters(text)) == text
@@ -94,6 +95,7 @@ def test_cutting_marks_what_was_cut() -> None:
     assert cut_to_columns("日本語日本語", 6) == "日本…"
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1), st.integers(1, 20))
 def test_a_cut_text_fits(text: str, columns: int) -> None:
     assert display_columns(cut_to_columns(text, columns)) <= columns
@@ -173,6 +175,7 @@ def test_the_line_breaks_after_the_comma_and_not_after_the_article() -> None:
     )
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.text("abc日。、 ,.", min_size=1).map(lambda t: t.replace(" ", "x")), min_size=1),
     st.integers(12, 42),

@@ -250,13 +250,15 @@ class SlotCache(DynamicCache):
                 f"Slots cannot move back by {moved} of {self.seen} positions.",
                 f"Move by 0 to {limit}: sliding windows that are full must stay full.",
             )
-        if any(layer.rotation is None for layer in self._producers):
+        if any(producer.rotation is None for producer in self._producers):
             raise ConfigError(
                 "reanchor_unsupported",
                 "The keys of this cache carry no rotary positions.",
                 "Start a new cache before the model's limit.",
             )
-        for layer in (*self._producers, *self._sliding):
+        for producer in self._producers:
+            producer.shift(-moved)
+        for layer in self._sliding:
             layer.shift(-moved)
         return moved
 
@@ -269,9 +271,7 @@ class SlotCache(DynamicCache):
         """Called when the last layer has attended; the place to let slots go."""
         self._importance = importance
 
-    def _attended(
-        self, layer: SlotLayer, reader_index: int, weights: torch.Tensor | None
-    ) -> None:
+    def _attended(self, layer: SlotLayer, reader_index: int, weights: torch.Tensor | None) -> None:
         if self._probe is not None and weights is not None:
             self._probe.observe(self._producers.index(layer), weights)
         if reader_index == self._last_reader:

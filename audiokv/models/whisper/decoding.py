@@ -1,5 +1,6 @@
-"""Greedy decoding from a draft: the last hypothesis is verified in one pass and only what changed
-is decoded anew.
+"""Greedy decoding from a draft.
+
+The last hypothesis is verified in one pass, and only what changed is decoded anew.
 """
 
 from __future__ import annotations
@@ -7,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from audiokv.models.whisper.network import SelfCache
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from audiokv.models.whisper.network import CrossCache, WhisperNetwork
@@ -45,6 +46,25 @@ class Decoded:
     n_forwards: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What a continuation needs of its decoder.
+
+    Attributes:
+        network: The model.
+        text: Its vocabulary.
+        penalty: Added to the logits, shape (n_vocabulary,): minus infinity bars a token.
+        first_penalty: Likewise for the first token of a text, which may not be blank or the end.
+        own: The static key/value cache.
+    """
+
+    network: WhisperNetwork
+    text: WhisperText
+    penalty: torch.Tensor
+    first_penalty: torch.Tensor
+    own: SelfCache
+
+
 class DraftDecoder:
     """Decodes one stream's windows; holds the static key/value cache.
 
@@ -55,21 +75,19 @@ class DraftDecoder:
     """
 
     def __init__(self, network: WhisperNetwork, text: WhisperText, suppressed: list[int]) -> None:
-        self._network = network
-        self._text = text
-        n = network.dims.n_vocabulary
-        self._penalty = torch.zeros(n)
-        self._penalty[torch.tensor(suppressed, dtype=torch.long)] = -torch.inf
-        self._penalty[text.n_text_tokens + 1 :] = -torch.inf
-        self._first_penalty = self._penalty.clone()
-        self._first_penalty[torch.tensor([*text.blank, text.end_of_text])] = -torch.inf
-        self._own = SelfCache(network.dims, network.dtype)
+        penalty = torch.zeros(network.dims.n_vocabulary)
+        penalty[torch.tensor(suppressed, dtype=torch.long)] = -torch.inf
+        penalty[text.n_text_tokens + 1 :] = -torch.inf
+        first_penalty = penalty.clone()
+        first_penalty[torch.tensor([*text.blank, text.end_of_text])] = -torch.inf
+        own = SelfCache(network.dims, network.dtype)
+        self._model = _Model(network, text, penalty, first_penalty, own)
 
     def language_logits(self, cross: CrossCache, language_ids: list[int]) -> NDArray[np.float32]:
         """Return the logits of the languages, in the order of their ids."""
-        hidden, _ = self._network.decode([self._text.start], 0, self._own, cross)
-        logits = self._network.logits(hidden)[0, torch.tensor(language_ids)]
-        result: NDArray[np.float32] = logits.numpy()
+        network = self._model.network
+        hidden, _ = network.decode([self._model.text.start], 0, self._model.own, cross)
+        result: NDArray[np.float32] = network.logits(hidden)[0, torch.tensor(language_ids)].numpy()
         return result
 
     def decode(
@@ -83,13 +101,14 @@ class DraftDecoder:
             draft: A guess at the continuation; changes the cost, never the result.
             cross: The encoded audio.
         """
-        run = _Run(self, context, n_forced, cross)
-        position = self._network.dims.max_target_positions
+        run = _Run(self._model, context, n_forced, cross)
+        position = self._model.network.dims.max_target_positions
         wanted = int(cross.n_audio_slots / 50 * _TOKENS_PER_SECOND) + _SPARE_TOKENS - n_forced
         limit = max(1, min(position - len(context) - 1, wanted))
         guess = draft
         while not run.is_complete and len(run.tokens) < limit:
-            n_accepted = run.extend(guess[: limit - len(run.tokens)])
+            # A pass adds one token of its own to what it accepts.
+            n_accepted = run.extend(guess[: limit - len(run.tokens) - 1])
             guess = _resynchronised(guess, n_accepted, run.tokens[-1] if run.tokens else None)
         return run.result()
 
@@ -106,17 +125,15 @@ def _resynchronised(guess: list[int], n_accepted: int, correction: int | None) -
 class _Run:
     """One continuation in progress: verified tokens, and the input the next pass starts with."""
 
-    def __init__(
-        self, decoder: DraftDecoder, context: list[int], n_forced: int, cross: CrossCache
-    ) -> None:
-        self._decoder = decoder
+    def __init__(self, model: _Model, context: list[int], n_forced: int, cross: CrossCache) -> None:
+        self._model = model
         self._cross = cross
         self._pending = context  # accepted tokens the network has not seen
         self._position = 0
         self._n_skipped = len(context) - n_forced - 1  # rows before the one that predicts text
         self._n_forced = n_forced
         self._rows: list[torch.Tensor] = []
-        self._start_index = context.index(decoder._text.start)  # noqa: SLF001  same module
+        self._start_index = context.index(model.text.start)
         self.no_speech_probability = 0.0
         self.tokens: list[int] = []
         self.log_probabilities: list[float] = []
@@ -129,17 +146,17 @@ class _Run:
         Returns:
             How many tokens of the guess were right.
         """
-        decoder, network = self._decoder, self._decoder._network  # noqa: SLF001
+        model = self._model
         inputs = [*self._pending, *guess]
-        hidden, attention = network.decode(inputs, self._position, decoder._own, self._cross)  # noqa: SLF001
+        hidden, attention = model.network.decode(inputs, self._position, model.own, self._cross)
         n_known = len(self._pending) - 1
         if self.n_forwards == 0:
             self._read_no_speech(hidden)
         self.n_forwards += 1
-        logits = network.logits(hidden[n_known:])
+        logits = model.network.logits(hidden[n_known:])
         is_first = not self.tokens and self._n_forced == 0
-        logits[0] += decoder._first_penalty if is_first else decoder._penalty  # noqa: SLF001
-        logits[1:] += decoder._penalty  # noqa: SLF001
+        logits[0] += model.first_penalty if is_first else model.penalty
+        logits[1:] += model.penalty
         choices = logits.argmax(dim=-1)
         chosen_log_probabilities = (
             logits.gather(1, choices[:, None])[:, 0] - logits.logsumexp(dim=-1)
@@ -152,7 +169,7 @@ class _Run:
         self._rows.append(attention[:, :n_kept, : self._cross.n_audio_slots])
         self._position += n_kept
         new = chosen[: n_accepted + 1]
-        if new[-1] == decoder._text.end_of_text:  # noqa: SLF001
+        if new[-1] == model.text.end_of_text:
             self.is_complete = True
             new = new[:-1]
         self.tokens.extend(new)
@@ -161,9 +178,9 @@ class _Run:
         return n_accepted
 
     def _read_no_speech(self, hidden: torch.Tensor) -> None:
-        network, text = self._decoder._network, self._decoder._text  # noqa: SLF001
-        logits = network.logits(hidden[self._start_index : self._start_index + 1])[0]
-        self.no_speech_probability = float(logits.softmax(dim=-1)[text.no_speech])
+        first = hidden[self._start_index : self._start_index + 1]
+        probabilities = self._model.network.logits(first)[0].softmax(dim=-1)
+        self.no_speech_probability = float(probabilities[self._model.text.no_speech])
 
     def result(self) -> Decoded:
         # A run cut short has not seen its last token, so nothing says where that one ends.

@@ -87,7 +87,8 @@ class IncrementalLogMel:
     def _log_mel(self, audio: torch.Tensor) -> torch.Tensor:
         frames = audio.unfold(0, N_FFT, HOP_SAMPLES) * self._hann
         power = torch.fft.rfft(frames).abs().square()
-        return (self._filters @ power.T).clamp(min=LOG_FLOOR).log10()
+        log_mel: torch.Tensor = (self._filters @ power.T).clamp(min=LOG_FLOOR).log10()
+        return log_mel
 
 
 def mel_filters(n_mels: int) -> torch.Tensor:

@@ -76,7 +76,8 @@ def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     if q.dtype is torch.float32:
         return functional.scaled_dot_product_attention(q[None], k[None], v[None])[0]
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(1, 2)
-    return scores.softmax(dim=-1) @ v
+    attended: torch.Tensor = scores.softmax(dim=-1) @ v
+    return attended
 
 
 class Affine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load_file
@@ -12,25 +12,32 @@ from audiokv.models.base import RecognizerInfo
 from audiokv.models.whisper.alignment import SLOT_MS
 from audiokv.models.whisper.features import mel_filters
 from audiokv.models.whisper.network import Dimensions, WhisperNetwork, fastest_dtype
-from audiokv.models.whisper.stream import WhisperStream, WindowOptions
+from audiokv.models.whisper.stream import WhisperModel, WhisperStream, WindowOptions
 from audiokv.models.whisper.text import WhisperText
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from audiokv.models.base import Hypothesis, StreamOptions
+    from audiokv.models.base import Hypothesis, RecognizerStream, StreamOptions
+
+_N_MULTILINGUAL_TOKENS = 51_865  # vocabularies from this size on know many languages
 
 
 class WhisperRecognizer:
     """Implements ``Recognizer`` with the embedded default model or any other Whisper.
 
     Args:
-        folder: Weights in the Hugging Face layout: ``config.json``, ``generation_config.json``,
-            ``tokenizer.json`` and ``model.safetensors``.
+        folder: Weights in the Hugging Face layout: ``config.json``, ``tokenizer.json``,
+            ``model.safetensors`` or its parts with an index, and ``generation_config.json``, which
+            old models lack.
         name: Name shown to clients.
         dtype: Type of the matrix products; None measures which is fastest.
         window: Sizes of the live window.
+
+    Raises:
+        KeyError: A size or a tensor is missing.
+        ValueError: A file cannot be read, or is not Whisper's.
     """
 
     def __init__(
@@ -40,47 +47,83 @@ class WhisperRecognizer:
         dtype: torch.dtype | None = None,
         window: WindowOptions | None = None,
     ) -> None:
-        config = json.loads((folder / "config.json").read_text())
-        generation = json.loads((folder / "generation_config.json").read_text())
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        generation_file = folder / "generation_config.json"
+        stated = json.loads(generation_file.read_text("utf-8")) if generation_file.exists() else {}
+        generation = config | stated
         dims = Dimensions.from_config(config)
-        self._text = WhisperText(folder / "tokenizer.json")
-        heads = generation.get("alignment_heads") or _later_half_heads(dims)
-        self._network = WhisperNetwork(
-            load_file(folder / "model.safetensors"),
-            dims,
-            dtype or fastest_dtype(),
-            [(int(layer), int(head)) for layer, head in heads],
+        text = WhisperText(folder / "tokenizer.json")
+        is_multilingual = dims.n_vocabulary >= _N_MULTILINGUAL_TOKENS
+        if not generation.get("is_multilingual", is_multilingual):
+            text.language_ids = {}
+        suppressed = generation.get("suppress_tokens") or []
+        self._model = WhisperModel(
+            network=WhisperNetwork(
+                _load_tensors(folder),
+                dims,
+                dtype or fastest_dtype(),
+                _alignment_heads(generation, dims),
+            ),
+            text=text,
+            mel_filters=mel_filters(dims.n_mels),
+            suppressed=[t for t in suppressed if 0 <= t < dims.n_vocabulary],
         )
-        self._suppressed = [
-            t for t in generation.get("suppress_tokens") or [] if 0 <= t < dims.n_vocabulary
-        ]
-        self._filters = mel_filters(dims.n_mels)
         self._window = window or WindowOptions()
-        is_multilingual = generation.get("is_multilingual", bool(self._text.language_ids))
-        if not is_multilingual:
-            self._text.language_ids = {}
         self.info = RecognizerInfo(
             name=name,
             slot_ms=SLOT_MS,
-            languages=frozenset(self._text.language_ids) or frozenset({"en"}),
+            languages=frozenset(text.language_ids) or frozenset({"en"}),
             aligns=True,
             max_window_ms=dims.max_source_positions * SLOT_MS - self._window.padding_ms,
         )
 
     def open_stream(self, options: StreamOptions) -> WhisperStream:
         """Return fresh state for one stream."""
-        return WhisperStream(
-            self._network, self._text, self._filters, self._suppressed, options, self._window
-        )
+        return WhisperStream(self._model, options, self._window)
 
     @torch.inference_mode()
-    def decode(self, streams: Sequence[WhisperStream]) -> list[Hypothesis]:
-        """Recognise the windows one after the other: a CPU gains nothing from a batch."""
-        return [stream.decode() for stream in streams]
+    def decode(self, streams: Sequence[RecognizerStream]) -> list[Hypothesis]:
+        """Recognise the windows one after the other: a CPU gains nothing from a batch.
+
+        Raises:
+            TypeError: A stream is another recogniser's.
+        """
+        return [_own(stream).decode() for stream in streams]
+
+
+def _own(stream: RecognizerStream) -> WhisperStream:
+    if not isinstance(stream, WhisperStream):
+        raise TypeError(f"a {type(stream).__name__} was not opened by a Whisper recogniser")
+    return stream
+
+
+def _load_tensors(folder: Path) -> dict[str, torch.Tensor]:
+    whole = folder / "model.safetensors"
+    if whole.exists():
+        return load_file(whole)
+    index = json.loads((folder / "model.safetensors.index.json").read_text("utf-8"))
+    tensors: dict[str, torch.Tensor] = {}
+    for part in sorted(set(index["weight_map"].values())):
+        tensors.update(load_file(folder / part))
+    return tensors
+
+
+def _alignment_heads(generation: Mapping[str, Any], dims: Dimensions) -> list[tuple[int, int]]:
+    """Return the heads the model names, as far as it has them, else those that usually follow time.
+
+    Distilled models may still name the heads of the larger model they were made from.
+    """
+    named = [(int(layer), int(head)) for layer, head in generation.get("alignment_heads") or []]
+    held = [
+        (layer, head)
+        for layer, head in named
+        if layer < dims.n_decoder_layers and head < dims.n_decoder_heads
+    ]
+    return held or _later_half_heads(dims)
 
 
 def _later_half_heads(dims: Dimensions) -> list[tuple[int, int]]:
-    """Return the heads that usually follow time, for a model that does not name its own."""
+    """Return every head of the later layers."""
     first = dims.n_decoder_layers // 2
     return [
         (layer, head)

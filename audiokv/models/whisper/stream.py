@@ -47,6 +47,23 @@ class WindowOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class WhisperModel:
+    """What all streams of one model share.
+
+    Attributes:
+        network: Its weights.
+        text: Its vocabulary.
+        mel_filters: Its filter bank.
+        suppressed: Text tokens never to be produced.
+    """
+
+    network: WhisperNetwork
+    text: WhisperText
+    mel_filters: torch.Tensor
+    suppressed: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class _Committed:
     tokens: tuple[int, ...]
     end_ms: int
@@ -56,29 +73,18 @@ class WhisperStream:
     """Implements ``RecognizerStream``; see there.
 
     Args:
-        network: The model.
-        text: Its vocabulary.
-        mel_filters: Its filter bank.
-        suppressed: Text tokens never to be produced.
+        model: The model.
         options: The source's wishes.
         window: Sizes of the window.
     """
 
-    def __init__(
-        self,
-        network: WhisperNetwork,
-        text: WhisperText,
-        mel_filters: torch.Tensor,
-        suppressed: list[int],
-        options: StreamOptions,
-        window: WindowOptions,
-    ) -> None:
-        self._network = network
-        self._text = text
+    def __init__(self, model: WhisperModel, options: StreamOptions, window: WindowOptions) -> None:
+        self._network = model.network
+        self._text = model.text
         self._window = window
-        self._mel = IncrementalLogMel(mel_filters)
-        self._decoder = DraftDecoder(network, text, suppressed)
-        self._languages = list(text.language_ids)
+        self._mel = IncrementalLogMel(model.mel_filters)
+        self._decoder = DraftDecoder(model.network, model.text, model.suppressed)
+        self._languages = list(model.text.language_ids)
         self._tracker = LanguageTracker(self._languages, options.language)
         self._prompt = self._prompt_tokens(options.prompt)
         self._previous: list[int] = []
@@ -87,6 +93,7 @@ class WhisperStream:
         self._draft: list[int] = []
         self._start_ms = 0
         self._segment_ms = 0
+        self._committed_ms = 0  # end of the last committed word, in this window or before it
 
     def _prompt_tokens(self, prompt: str) -> list[int]:
         if not prompt.strip():
@@ -111,6 +118,10 @@ class WhisperStream:
     def append(self, samples: FloatArray) -> None:
         """Add audio at the end of the window."""
         self._mel.append(torch.from_numpy(samples))
+        limit_ms = self._network.dims.max_source_positions * SLOT_MS - self._window.padding_ms
+        if self.end_ms - self._start_ms > limit_ms:
+            # Nothing was committed for long. What is new counts, or the stream would go deaf.
+            self._let_go(self.end_ms - max(limit_ms, SLOT_MS) + COLUMN_MS)
 
     def update(self, options: StreamOptions) -> None:
         """Take new wishes: language, prompt."""
@@ -176,7 +187,7 @@ class WhisperStream:
     def _timed(
         self, grouped: list[TokenWord], starts_ms: list[int], scores: list[float]
     ) -> list[tuple[TokenWord, Word]]:
-        floor = self._committed[-1].end_ms if self._committed else self._start_ms
+        floor = max(self._committed_ms, self._start_ms)
         timed = []
         first = 0
         for word in grouped:
@@ -205,6 +216,7 @@ class WhisperStream:
             self._tracker.settle()
         taken, self._latest = self._latest[:n_words], self._latest[n_words:]
         self._committed += [_Committed(w.tokens, timed.end_ms) for w, timed in taken]
+        self._committed_ms = max([self._committed_ms, *(timed.end_ms for _, timed in taken)])
         self._draft = self._draft[sum(len(w.tokens) for w, _ in taken) :]
         self._trim()
 
@@ -213,12 +225,15 @@ class WhisperStream:
         if self.end_ms - self._start_ms <= self._window.trim_above_ms or not self._committed:
             return
         newest = self._committed[-1].end_ms - self._window.keep_ms
-        n_gone = sum(c.end_ms <= newest for c in self._committed)
-        if not n_gone:
-            return
+        ends_ms = [c.end_ms for c in self._committed if c.end_ms <= newest]
+        if ends_ms:
+            self._let_go(ends_ms[-1])
+
+    def _let_go(self, until_ms: int) -> None:
+        n_gone = sum(c.end_ms <= until_ms for c in self._committed)
         gone, self._committed = self._committed[:n_gone], self._committed[n_gone:]
         self._remember([t for c in gone for t in c.tokens])
-        n_columns = (gone[-1].end_ms - self._start_ms) // COLUMN_MS
+        n_columns = (until_ms - self._start_ms) // COLUMN_MS
         self._mel.drop(n_columns)
         self._start_ms += n_columns * COLUMN_MS
         self._segment_ms = max(self._segment_ms, self._start_ms)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Languages written without spaces between words: their words are shown character by character.
 UNSPACED_LANGUAGES = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
-_OPENING = frozenset("\"'“‘¿¡([{-「『《〈（【«„")
+_OPENING = frozenset("\"'“\u2018¿¡([{-「『《〈\uff08【«„")
 _LANGUAGE_CODE_LENGTHS = (2, 3)
 
 
@@ -37,10 +37,13 @@ class WhisperText:
 
     Args:
         tokenizer_file: The model's ``tokenizer.json``.
+
+    Raises:
+        ValueError: The file cannot be read, or is not Whisper's.
     """
 
     def __init__(self, tokenizer_file: Path) -> None:
-        self._tokenizer = Tokenizer.from_file(str(tokenizer_file))
+        self._tokenizer = _read_tokenizer(tokenizer_file)
         self.end_of_text = self._id("<|endoftext|>")
         self.start = self._id("<|startoftranscript|>")
         self.start_of_previous = self._id("<|startofprev|>")
@@ -97,9 +100,9 @@ class WhisperText:
         for piece, ids in self._characters(tokens):
             bare = piece.strip()
             starts_word = piece.startswith(" ") or (not spaced and not _is_closing(bare))
-            if bare and all(c in _OPENING for c in bare) and starts_word:
-                opening.extend(ids)
-            elif not words or opening or (starts_word and bare):
+            if not bare or (starts_word and all(c in _OPENING for c in bare)):
+                opening.extend(ids)  # blanks too: they belong to the word that follows
+            elif not words or opening or starts_word:
                 all_ids = [*opening, *ids]
                 text = self._tokenizer.decode(all_ids, skip_special_tokens=False)
                 words.append(TokenWord(text.strip(), tuple(all_ids), text.startswith(" ")))
@@ -109,7 +112,7 @@ class WhisperText:
                 words[-1] = TokenWord(
                     (last.text + piece).strip(), (*last.tokens, *ids), last.space_before
                 )
-        return [w for w in words if w.text]
+        return words
 
     def _characters(self, tokens: list[int]) -> list[tuple[str, list[int]]]:
         """Split tokens where whole characters end: a token may carry part of one."""
@@ -118,10 +121,17 @@ class WhisperText:
         for token in tokens:
             pending.append(token)
             text = self._tokenizer.decode(pending, skip_special_tokens=False)
-            if "\ufffd" not in text:
+            if not text.endswith("\ufffd"):  # inside it is a byte that no later one can complete
                 pieces.append((text, pending))
                 pending = []
         return pieces
+
+
+def _read_tokenizer(file: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises nothing narrower
+        raise ValueError(f"{file.name} cannot be read ({error})") from error
 
 
 def _is_closing(text: str) -> bool:

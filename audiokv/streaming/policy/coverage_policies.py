@@ -9,7 +9,7 @@ import numpy as np
 
 from audiokv.streaming.policy.arrays import NO_SLOTS
 from audiokv.streaming.policy.marks import Keeping
-from audiokv.streaming.policy.ordering import eviction_order, take
+from audiokv.streaming.policy.ordering import check_count, eviction_order, take
 
 if TYPE_CHECKING:
     from audiokv.streaming.policy.arrays import Floats, Indices, Ints, Mask
@@ -24,7 +24,7 @@ class FullPolicy:
 
     def choose(self, ledger: SlotLedger, count: int) -> Indices:
         """Return no rows, whatever the count."""
-        take(np.arange(ledger.held), count)
+        check_count(count, ledger.held)
         return NO_SLOTS
 
 
@@ -78,6 +78,7 @@ class SinksUniformPolicy:
 
 def _uniform_order(ledger: SlotLedger, thinned: Mask, count: int) -> Indices:
     """Order rows so that the first ``count`` leave an even cover of the thinned ones."""
+    check_count(count, ledger.held)
     rows = np.flatnonzero(thinned)
     n_keep = max(0, len(rows) - count)
     tier: Floats = np.full(ledger.held, 2.0)  # not thinned: only if nothing else is left

@@ -58,6 +58,7 @@ def relative_entropy(importance: Floats) -> float:
     total = float(importance.sum())
     if len(importance) < 2 or total <= 0:  # noqa: PLR2004  one value has no spread
         return 1.0
-    p = importance[importance > 0] / total
+    p = importance / total
+    p = p[p > 0]
     entropy = -float((p * np.log(p)).sum())
     return min(1.0, max(0.0, entropy / math.log(len(importance))))

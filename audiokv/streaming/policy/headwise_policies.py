@@ -10,7 +10,7 @@ import numpy as np
 from audiokv.streaming.policy.attention_policies import SnapKvPolicy, average_pooled, newest
 from audiokv.streaming.policy.head_budgets import apportion, ranks, top_slots
 from audiokv.streaming.policy.marks import Keeping
-from audiokv.streaming.policy.ordering import eviction_order, take
+from audiokv.streaming.policy.ordering import check_count, eviction_order, take
 
 if TYPE_CHECKING:
     from audiokv.streaming.policy.arrays import Indices, Ints, Mask
@@ -51,7 +51,7 @@ class PyramidKvPolicy:
         """Return the rows that the fewest heads would keep."""
         if ledger.heads is None:
             return SnapKvPolicy(self.window_slots, self.kernel_slots).choose(ledger, count)
-        take(np.arange(ledger.held), count)
+        check_count(count, ledger.held)
         return fewest_votes(ledger, self.keep_mask(ledger, ledger.held - count), count)
 
     def keep_mask(self, ledger: SlotLedger, n_keep: int) -> Mask:
@@ -96,7 +96,7 @@ class AdaKvPolicy:
         """Return the rows that the fewest heads would keep."""
         if ledger.heads is None:
             return SnapKvPolicy(self.window_slots, self.kernel_slots).choose(ledger, count)
-        take(np.arange(ledger.held), count)
+        check_count(count, ledger.held)
         return fewest_votes(ledger, self.keep_mask(ledger, ledger.held - count), count)
 
     def keep_mask(self, ledger: SlotLedger, n_keep: int) -> Mask:

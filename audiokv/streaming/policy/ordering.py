@@ -36,6 +36,15 @@ def take(order: Indices, count: int) -> Indices:
     Raises:
         ValueError: There are fewer, or the count is negative.
     """
-    if not 0 <= count <= len(order):
-        raise ValueError(f"cannot evict {count} of {len(order)} slots")
+    check_count(count, len(order))
     return np.sort(order[:count])
+
+
+def check_count(count: int, held: int) -> None:
+    """Refuse to evict fewer than no slots or more than are held.
+
+    Raises:
+        ValueError: The count is out of range.
+    """
+    if not 0 <= count <= held:
+        raise ValueError(f"cannot evict {count} of {held} slots")

@@ -26,7 +26,8 @@ class SpeakerBaseline:
 
     The latest ten values wait outside the long run. When their spread exceeds ``burst_factor``
     times the long run's, the speaker's conditions have changed (a door, another microphone
-    distance): the baseline restarts from these ten instead of drifting towards them.
+    distance): the long run is dropped, and with it what came before the burst. Until there is a
+    long run again, the latest ten stand in for it, so that a single spike weighs a tenth.
 
     Args:
         burst_factor: How many times the long-run spread makes a burst; infinite to never restart.
@@ -41,6 +42,7 @@ class SpeakerBaseline:
         self.n_restarts = 0
         self._burst_factor = burst_factor
         self._latest: deque[float] = deque()
+        self._n_stale = 0
         self._n_values = 0
         self._mean = 0.0
         self._variance = 0.0
@@ -48,26 +50,32 @@ class SpeakerBaseline:
     @property
     def mean(self) -> float:
         """Mean of the long run, of the latest values while there is none, 0 before the first."""
-        if self._n_values:
+        if self._has_long_run:
             return self._mean
         return sum(self._latest) / len(self._latest) if self._latest else 0.0
 
     @property
     def spread(self) -> float:
         """Standard deviation of the long run (of the latest values while there is none)."""
-        return math.sqrt(self._variance) if self._n_values else _spread(self._latest)
+        return math.sqrt(self._variance) if self._has_long_run else _spread(self._latest)
 
     def learn(self, value: float) -> None:
         """Take in one value, finite."""
         self._latest.append(value)
         if len(self._latest) <= BURST_VALUES:
             return
-        self._join(self._latest.popleft())
-        is_settled = self._n_values >= LONG_RUN_MIN_VALUES
-        if is_settled and _spread(self._latest) > self._burst_factor * self.spread:
+        self._leave(self._latest.popleft())
+        if self._has_long_run and _spread(self._latest) > self._burst_factor * self.spread:
             self._restart()
 
-    def _join(self, value: float) -> None:
+    @property
+    def _has_long_run(self) -> bool:
+        return self._n_values >= LONG_RUN_MIN_VALUES
+
+    def _leave(self, value: float) -> None:
+        if self._n_stale:
+            self._n_stale -= 1
+            return
         # The count is capped, so that after hours the baseline still follows slow change.
         self._n_values = min(self._n_values + 1, MEMORY_VALUES)
         step = 1.0 / self._n_values
@@ -79,10 +87,8 @@ class SpeakerBaseline:
         self.n_restarts += 1
         self._n_values = 0
         self._mean = self._variance = 0.0
-        # The latest become the new long run, so that the same burst does not restart it again.
-        for value in self._latest:
-            self._join(value)
-        self._latest.clear()
+        # All of the latest but the newest came before the burst was heard.
+        self._n_stale = BURST_VALUES - 1
 
 
 class SpeakerBaselines:

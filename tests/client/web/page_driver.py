@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from playwright.async_api import async_playwright
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
 
     from playwright.async_api import Browser, Page
 
@@ -50,8 +50,16 @@ def write_microphone_wav(recording: Path, wav: Path) -> Path:
 
 
 @asynccontextmanager
-async def open_browser(flags: Sequence[str] = (), wav: Path | None = None) -> AsyncIterator[Browser]:
-    """Start Chromium; with ``wav`` its microphone plays that file once from each start."""
+async def open_browser(
+    flags: Sequence[str] = (), wav: Path | None = None, left_out: Sequence[str] = ()
+) -> AsyncIterator[Browser]:
+    """Start Chromium; with ``wav`` its microphone plays that file once from each start.
+
+    Args:
+        flags: Further command-line flags.
+        wav: File for the microphone.
+        left_out: Flags that Playwright would set, and that must not be.
+    """
     microphone: list[str] = []
     if wav is not None:
         microphone = [
@@ -61,7 +69,10 @@ async def open_browser(flags: Sequence[str] = (), wav: Path | None = None) -> As
         ]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM, headless=True, args=[*QUIET_FLAGS, *microphone, *flags]
+            executable_path=CHROMIUM,
+            headless=True,
+            args=[*QUIET_FLAGS, *microphone, *flags],
+            ignore_default_args=list(left_out),
         )
         try:
             yield browser
@@ -75,9 +86,18 @@ async def until(page: Page, expression: str, timeout_s: float = 15.0) -> None:
     Raises:
         TimeoutError: It is still false after ``timeout_s``.
     """
-    async with asyncio.timeout(timeout_s):
-        while not await page.evaluate(expression):
-            await asyncio.sleep(0.02)
+    is_true = await page.evaluate(
+        f"""async () => {{
+          const latestMs = performance.now() + {1000 * timeout_s};
+          while (!({expression})) {{
+            if (performance.now() > latestMs) return false;
+            await new Promise((resolve) => setTimeout(resolve, 20));
+          }}
+          return true;
+        }}"""
+    )
+    if not is_true:
+        raise TimeoutError(expression)
 
 
 async def transcript_of(page: Page) -> str:

@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from websockets.typing import Subprotocol
@@ -110,6 +110,7 @@ class ScriptedServer:
         self._away_until = 0.0
         self._viewers: set[ServerConnection] = set()
         self._server: Server
+        self._news = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._server = await serve(
@@ -146,6 +147,21 @@ class ScriptedServer:
     def stream(self) -> StreamRecord:
         """The newest stream."""
         return self.streams[-1]
+
+    async def wait_for(self, is_so: Callable[[], bool], timeout_s: float = 20.0) -> None:
+        """Wait until something is so; looked at after each message that arrives.
+
+        Raises:
+            TimeoutError: It is still not so after ``timeout_s``.
+        """
+        async with asyncio.timeout(timeout_s):
+            while not is_so():
+                self._news.clear()
+                await self._news.wait()
+
+    async def heard(self, ms: int) -> None:
+        """Wait until the newest stream holds so much audio."""
+        await self.wait_for(lambda: bool(self.streams) and self.stream.received_ms >= ms)
 
     async def say(self, message: Message) -> None:
         """Send a message to every viewer."""
@@ -212,6 +228,7 @@ class ScriptedServer:
         if stream is None:
             return
         async for payload in socket:
+            self._news.set()
             if isinstance(payload, str):
                 control = json.loads(payload)
                 stream.controls.append(control)

@@ -161,8 +161,9 @@ async def test_large_text_and_narrow_screens_reflow(
 async def test_targets_are_large_enough(open_page: OpenPage) -> None:
     async with open_page(Script(), viewport={"width": 375, "height": 740}) as (page, _server):
         small = await page.evaluate("""() => [...document.querySelectorAll(
-          "main button, header button, select")].filter((e) => e.checkVisibility()).map((e) => [e.id,
-          e.getBoundingClientRect()]).filter(([, r]) => r.width < 24 || r.height < 24)""")
+          "main button, header button, select")].filter((e) => e.checkVisibility())
+          .map((e) => [e.id, e.getBoundingClientRect()])
+          .filter(([, r]) => r.width < 24 || r.height < 24)""")
         assert small == []
 
 

@@ -52,9 +52,11 @@ async def test_only_the_tail_is_tentative_and_only_it_is_replaced(open_page: Ope
         await page.evaluate("""() => {
           window.before = [...box.querySelectorAll(".word")].slice(0, 2);
           window.touched = 0;
+          const isBefore = ({ target }) => before.some((word) => word.contains(target));
           new MutationObserver((records) => {
-            touched += records.filter(({ target }) => before.some((w) => w.contains(target))).length;
-          }).observe(box, { subtree: true, childList: true, characterData: true, attributes: true });
+            touched += records.filter(isBefore).length;
+          }).observe(box, { subtree: true, childList: true, characterData: true,
+                            attributes: true });
         }""")
         await show(page, caption_message(0, "He hoped there would be", 3))
         assert await classes(page) == [
@@ -105,7 +107,7 @@ async def test_a_tail_that_got_shorter_leaves_the_lines_above_in_place(open_page
         await page.evaluate(SETUP)
         await show(page, caption_message(0, "An earlier line."))
         top = "box.firstElementChild.getBoundingClientRect().top"
-        await show(page, caption_message(1, "these words fill more than a single line of it all", 0))
+        await show(page, caption_message(1, "these words fill more than a line of it all", 0))
         two_lines = await page.evaluate(top)
         await show(page, caption_message(1, "these", 0))
         assert await page.evaluate(top) == two_lines
@@ -142,7 +144,8 @@ async def test_language_direction_and_speaker_are_marked(open_page: OpenPage) ->
         await show(page, caption_message(1, "more", language="en", speaker="A"))
         await show(page, caption_message(2, "other", language="en", speaker="B"))
         found = await page.evaluate("""[...box.children].map((p) =>
-          [p.lang, getComputedStyle(p).direction, p.querySelector(".speaker")?.textContent ?? ""])""")
+          [p.lang, getComputedStyle(p).direction,
+           p.querySelector(".speaker")?.textContent ?? ""])""")
         assert found == [["ar", "rtl", "A: "], ["en", "ltr", ""], ["en", "ltr", "B: "]]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,30 +22,40 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
+LOUD_RMS = 200
 IS_LIVE = "document.body.dataset.state === 'live'"
 IS_IDLE = "document.body.dataset.state === 'idle'"
 PROBLEMS = "[...document.querySelectorAll('.notice')].map((n) => n.dataset.problem)"
 
 
-def best_correlation(audio: NDArray[np.float64], wav: Path, rate_hz: int) -> float:
-    """Return the highest normalised correlation of audio with any part of a file."""
-    played, file_hz = soundfile.read(wav, dtype="float32")
-    whole = samplerate.resample(played, rate_hz / file_hz, "sinc_medium").astype(np.float64)
-    padded = np.concatenate([whole, np.zeros(len(audio))])
-    n = len(padded) + len(audio)
-    cross = np.fft.irfft(np.fft.rfft(padded, n) * np.conj(np.fft.rfft(audio, n)), n)
-    energy = np.concatenate([[0], np.cumsum(padded**2)])
+def best_correlation(audio: NDArray[np.float64], whole: NDArray[np.float64]) -> float:
+    """Return the highest normalised correlation of audio with any part of a whole."""
+    n = 1 << (len(whole) + len(audio)).bit_length()
+    cross = np.fft.irfft(np.fft.rfft(whole, n) * np.conj(np.fft.rfft(audio, n)), n)
+    energy = np.concatenate([[0], np.cumsum(whole**2)])
     window = energy[len(audio) :] - energy[: -len(audio)]
     scale = np.sqrt(np.maximum(window, 1e-9) * np.sum(audio**2))
     return float(np.max(cross[: len(scale)] / scale))
 
 
+def likeness(audio: NDArray[np.float64], wav: Path, rate_hz: int) -> float:
+    """Return the median correlation of 200 ms pieces of audio with a file.
+
+    Pieces, because on a busy machine Chromium's fake microphone itself skips now and then.
+    """
+    played, file_hz = soundfile.read(wav, dtype="float32")
+    whole = samplerate.resample(played, rate_hz / file_hz, "sinc_medium").astype(np.float64)
+    step = rate_hz // 5
+    pieces = [audio[i : i + step] for i in range(0, len(audio) - step, step)]
+    loud = [piece for piece in pieces if np.sqrt(np.mean(piece**2)) > LOUD_RMS]
+    assert len(loud) >= 3
+    return float(np.median([best_correlation(piece, whole) for piece in loud]))
+
+
 async def record(page: Page, server: ScriptedServer, ms: int) -> NDArray[np.float64]:
     await page.click("#toggle")
     await until(page, IS_LIVE)
-    async with asyncio.timeout(20):
-        while server.stream.received_ms < ms:
-            await asyncio.sleep(0.02)
+    await server.heard(ms)
     await page.click("#toggle")
     await until(page, IS_IDLE)
     return np.frombuffer(bytes(server.stream.audio), "<i2").astype(np.float64)
@@ -64,7 +73,7 @@ async def test_the_microphone_arrives_in_frames_of_10_ms(
         assert all(size % 320 == 0 for size in live)
         elapsed_s = stream.arrivals_s[-1] - stream.arrivals_s[0]
         assert stream.received_ms == pytest.approx(1000 * elapsed_s, rel=0.1)
-        assert best_correlation(audio, spoken_wav, 16000) > 0.98
+        assert likeness(audio, spoken_wav, 16000) > 0.98
 
 
 async def test_a_browser_that_cannot_resample_sends_its_own_rate(
@@ -89,7 +98,7 @@ async def test_a_browser_that_cannot_resample_sends_its_own_rate(
         assert rate_hz in (44100, 48000)
         live = server.stream.sizes[5:-1]
         assert sum(size == rate_hz // 100 * 2 for size in live) >= 0.9 * len(live)
-        assert best_correlation(audio, spoken_wav, rate_hz) > 0.98
+        assert likeness(audio, spoken_wav, rate_hz) > 0.98
 
 
 async def test_stop_sends_the_started_frame_too(open_page: OpenPage) -> None:
@@ -144,9 +153,7 @@ async def test_another_source_can_be_taken_while_recording(open_page: OpenPage) 
         assert microphones
         before_ms = server.stream.received_ms
         await page.select_option("#source", microphones[-1])
-        async with asyncio.timeout(10):
-            while server.stream.received_ms < before_ms + 1500:
-                await asyncio.sleep(0.05)
+        await server.heard(before_ms + 1500)
         assert len(server.streams) == 1
         assert await page.evaluate(PROBLEMS) == []
 
@@ -197,7 +204,9 @@ async def test_what_the_browser_says_is_put_into_words(
     async with open_page(Script()) as (page, server):
         await page.evaluate(
             """(name) => {
-              navigator.mediaDevices.getUserMedia = async () => { throw new DOMException("", name); };
+              navigator.mediaDevices.getUserMedia = async () => {
+                throw new DOMException("", name);
+              };
             }""",
             name,
         )
@@ -240,7 +249,10 @@ async def test_silence_is_noticed_and_the_notice_goes_with_sound(open_page: Open
           const { socketUrl } = await import("./js/protocol.js");
           const open = Capture.open;
           let capture;
-          Capture.open = async (options) => { capture = await open.call(Capture, options); return capture; };
+          Capture.open = async (options) => {
+            capture = await open.call(Capture, options);
+            return capture;
+          };
           const recorder = new Recorder(socketUrl("v1/stream", location.href));
           const seen = [];
           recorder.addEventListener("problem", ({ detail }) => seen.push(detail.id));

@@ -34,18 +34,20 @@ async ({ lengths, limit, drop, from, count }) => {
 )
 @given(
     lengths=st.lists(st.integers(0, 40), max_size=30),
-    limit=st.integers(0, 400),
-    drop=st.integers(0, 1000),
-    wanted=st.integers(0, 1200),
-    count=st.integers(0, 300),
+    numbers=st.fixed_dictionaries(
+        {
+            "limit": st.integers(0, 400),
+            "drop": st.integers(0, 1000),
+            "from": st.integers(0, 1200),
+            "count": st.integers(0, 300),
+        }
+    ),
 )
 async def test_what_is_kept_reads_back(
-    blank_page: Page, lengths: list[int], limit: int, drop: int, wanted: int, count: int
+    blank_page: Page, lengths: list[int], numbers: dict[str, int]
 ) -> None:
-    got = await blank_page.evaluate(
-        APPEND_AND_READ,
-        {"lengths": lengths, "limit": limit, "drop": drop, "from": wanted, "count": count},
-    )
+    got = await blank_page.evaluate(APPEND_AND_READ, {"lengths": lengths, **numbers})
+    limit, drop, count = numbers["limit"], numbers["drop"], numbers["count"]
     total = sum(lengths)
     assert got["end"] == total
     begin = got["position"]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from websockets.asyncio.server import serve
 
-from tests.client.web.page_driver import until
 from tests.client.web.scripted_server import Script, ScriptedServer
 
 if TYPE_CHECKING:
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from tests.client.web.conftest import OpenPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+SESAME = "right-1"
 
 # Opens a source's link and reports its states until one of those awaited.
 OPEN = """async ({ until, token = "", url = null, tokenLater = null, options = {} }) => {
@@ -43,8 +44,8 @@ OPEN = """async ({ until, token = "", url = null, tokenLater = null, options = {
 }"""
 
 
-async def states_of(page: Page, until: str, **more: Any) -> list[tuple[str, str | None]]:
-    found = await page.evaluate(OPEN, {"until": until, **more})
+async def states_of(page: Page, awaited: str, **more: Any) -> list[tuple[str, str | None]]:
+    found = await page.evaluate(OPEN, {"until": awaited, **more})
     return [(state, problem) for state, problem, _ in found]
 
 
@@ -52,28 +53,30 @@ async def states_of(page: Page, until: str, **more: Any) -> list[tuple[str, str 
 async def test_a_missing_token_is_asked_for_and_then_used(
     open_page: OpenPage, *, is_late: bool
 ) -> None:
-    script = Script(token="right-1", is_token_checked_late=is_late)
+    script = Script(token=SESAME, is_token_checked_late=is_late)
     async with open_page(script) as (page, server):
-        assert await states_of(page, "live", tokenLater="right-1") == [
+        assert await states_of(page, "live", tokenLater=SESAME) == [
             ("connecting", None),
             ("token", "token"),
             ("connecting", "token"),
             ("live", None),
         ]
-        assert server.protocols[-1] == ["audiokv.v1, bearer.right-1"]
+        assert server.protocols[-1] == [f"audiokv.v1, bearer.{SESAME}"]
 
 
 async def test_a_wrong_token_is_asked_for_again(open_page: OpenPage) -> None:
-    async with open_page(Script(token="right-1")) as (page, _server):
-        assert await states_of(page, "token", token="wrong") == [
+    async with open_page(Script(token=SESAME)) as (page, _server):
+        assert await states_of(page, "token", token=SESAME[1:]) == [
             ("connecting", None),
             ("token", "token"),
         ]
 
 
 async def test_a_token_that_no_header_can_carry_is_told(open_page: OpenPage) -> None:
-    async with open_page(Script(token="right-1")) as (page, _server):
-        assert await states_of(page, "token", token="two words") == [("token", "bad-token")]
+    async with open_page(Script(token=SESAME)) as (page, _server):
+        assert await states_of(page, "token", token=f"{SESAME} {SESAME}") == [
+            ("token", "bad-token")
+        ]
 
 
 async def test_without_a_token_no_subprotocol_is_offered(open_page: OpenPage) -> None:

@@ -55,7 +55,8 @@ async def test_what_is_new_is_passed_over_and_what_is_broken_is_told(
 async def test_a_caption_without_words_has_its_text_as_a_word(blank_page: Page) -> None:
     caption = {"type": "caption", "seq": 1, "segment": 0, "final": True, "text": "all of it"}
     got = await blank_page.evaluate(PARSE, json.dumps({**caption, "start_ms": 5, "end_ms": 9}))
-    assert [(w["text"], w["start_ms"], w["final"]) for w in got["words"]] == [("all of it", 5, True)]
+    [word] = got["words"]
+    assert (word["text"], word["start_ms"], word["final"]) == ("all of it", 5, True)
 
 
 async def test_the_server_reads_the_first_message(blank_page: Page) -> None:

@@ -80,7 +80,7 @@ async def test_a_token_of_the_address_leaves_it_and_ends_with_the_tab(blank_page
       sessionStorage.clear();
       return found;
     }""")
-    assert token == "secret"
+    assert [token] == ["secret"]
     assert address.endswith("?watch=s-1")
     assert "secret" not in stored
 

@@ -116,12 +116,13 @@ async def test_resuming_tells_the_last_caption_seen(open_page: OpenPage) -> None
     async with open_page(Script(script_of_words(8), cut_at_ms=[1050])) as (page, server):
         await drive(page, 2000)
         assert server.starts[0] == {k: v for k, v in server.starts[1].items() if k != "resume"}
-        assert server.starts[1]["resume"]["token"] == "r-s-0"
-        assert server.starts[1]["resume"]["last_seq"] in (4, 5)
+        resume = server.starts[1]["resume"]
+        assert resume in ({"token": "r-s-0", "last_seq": 4}, {"token": "r-s-0", "last_seq": 5})
 
 
 async def test_captions_sent_again_are_shown_once(open_page: OpenPage) -> None:
-    twice = [(100 * i, caption_message(0, "word " * (i % 3 + 1), 0, seq=i % 3 + 1)) for i in (3, 4, 6, 8)]
+    said = [caption_message(0, "word " * n, 0, seq=n) for n in (1, 2, 1, 3)]
+    twice = [(200 * (i + 1), caption) for i, caption in enumerate(said)]
     async with open_page(Script(twice)) as (page, _server):
         log = await drive(page, 1000)
         assert [c["seq"] for c in log["captions"] if not c["final"]] == [1, 2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import StringIO
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,7 +60,7 @@ async def test_both_kinds_parse_to_the_same_words_without_overlap(
     assert [cue.index for cue in cues] == list(range(1, len(cues) + 1))
     assert "".join(cue.content for cue in cues).replace(" ", "").replace("\n", "") == spoken
     assert all(cue.start < cue.end for cue in cues)
-    assert all(a.end <= b.start for a, b in zip(cues, cues[1:], strict=False))
+    assert all(a.end <= b.start for a, b in pairwise(cues))
     assert all(len(line) <= 42 for cue in cues for line in cue.content.splitlines())
     captions = webvtt.from_buffer(StringIO(written["vtt"])).captions
     assert "".join(c.text for c in captions).replace(" ", "").replace("\n", "") == spoken
@@ -76,10 +77,8 @@ async def test_times_are_those_of_the_words(blank_page: Page) -> None:
 
 
 async def test_a_long_segment_is_cut_after_sentences_into_two_short_lines(blank_page: Page) -> None:
-    text = (
-        "The first sentence is not very long at all today. The second one runs on for quite "
-        "some time before it comes to its end."
-    ).split()
+    story = "The first sentence is not very long at all today. The second one runs on for quite "
+    text = (story + "some time before it comes to its end.").split()
     cues = (await blank_page.evaluate(WRITE, captions_of([text], step_ms=200)))["cues"]
     assert cues[0]["lines"] == ["The first sentence is not very long at all", "today."]
     assert all(len(cue["lines"]) <= 2 for cue in cues)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
+SESAME = "t-1"
 IS_LIVE = "document.body.dataset.state === 'live'"
 
 
@@ -52,7 +53,7 @@ async def test_a_viewer_comes_back_after_a_cut(open_page: OpenPage) -> None:
 
 
 async def test_a_viewer_is_asked_for_the_token(open_page: OpenPage) -> None:
-    async with open_page(Script(token="t-1"), "?watch=s-0") as (page, server):
+    async with open_page(Script(token=SESAME), "?watch=s-0") as (page, server):
         a_stream(server, caption_message(0, "one", seq=1))
         await page.wait_for_selector("#token-dialog[open]")
         await page.fill("#token", "t-1")
@@ -62,7 +63,7 @@ async def test_a_viewer_is_asked_for_the_token(open_page: OpenPage) -> None:
 
 async def test_a_browser_source_brings_its_token_in_the_address(open_page: OpenPage) -> None:
     address = "?watch=s-0&overlay=1#token=t-1"
-    async with open_page(Script(token="t-1"), address) as (page, server):
+    async with open_page(Script(token=SESAME), address) as (page, server):
         a_stream(server, caption_message(0, "one", seq=1))
         await until(page, "document.querySelectorAll('.word').length === 1")
         assert "t-1" not in page.url

@@ -36,146 +36,97 @@ WINDOW = 7
 N_FRAMES = 30
 
 
-def _llama() -> Any:
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=32,
-            intermediate_size=32,
-            num_hidden_layers=3,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=512,
-        )
-    )
+# What all decoders here have in common. Configs take more than their signatures say.
+SMALL: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 512,
+}
 
+# Layers 1 and 3 are full-attention producers, 5 and 7 read the keys of layer 3.
+GEMMA: dict[str, Any] = {
+    **SMALL,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "hidden_size_per_layer_input": 8,
+    "num_hidden_layers": 8,
+    "layer_types": ["sliding_attention", "full_attention"] * 4,
+    "sliding_window": WINDOW,
+    "num_kv_shared_layers": 4,
+}
 
-def _gemma3n() -> Any:
-    pattern = ["sliding_attention", "full_attention"] * 4
-    return Gemma3nForCausalLM(
-        Gemma3nTextConfig(
-            vocab_size=VOCABULARY,
-            vocab_size_per_layer_input=VOCABULARY,
-            hidden_size=32,
-            hidden_size_per_layer_input=8,
-            intermediate_size=32,
-            num_hidden_layers=len(pattern),
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            head_dim=8,
-            sliding_window=WINDOW,
-            layer_types=pattern,
-            num_kv_shared_layers=4,
-            laurel_rank=4,
-            activation_sparsity_pattern=[0.0] * len(pattern),
-            max_position_embeddings=512,
-        )
-    )
+QWEN3_OMNI: dict[str, Any] = {
+    "text_config": {
+        **SMALL,
+        "num_hidden_layers": 2,
+        "moe_intermediate_size": 16,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1_000_000.0,
+            "mrope_section": [2, 1, 1],
+        },
+    },
+    "audio_config": {
+        "encoder_layers": 1,
+        "d_model": 16,
+        "encoder_attention_heads": 2,
+        "encoder_ffn_dim": 16,
+        "num_mel_bins": 16,
+        "output_dim": 32,
+        "downsample_hidden_size": 8,
+    },
+    "vision_config": {
+        "depth": 1,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_heads": 2,
+        "out_hidden_size": 32,
+        "patch_size": 4,
+        "deepstack_visual_indexes": [0],
+    },
+    "vision_start_token_id": 60,
+    "audio_token_id": 61,
+    "image_token_id": 62,
+    "video_token_id": 63,
+}
 
-
-def _gemma4() -> Any:
-    pattern = ["sliding_attention", "full_attention"] * 4
-    # Taken by the config's initialiser, though its signature does not say so.
-    wider_full_attention: dict[str, Any] = {"global_head_dim": 16}
-    return Gemma4ForCausalLM(
-        Gemma4TextConfig(
-            **wider_full_attention,
-            vocab_size=VOCABULARY,
-            vocab_size_per_layer_input=VOCABULARY,
-            hidden_size=32,
-            hidden_size_per_layer_input=8,
-            intermediate_size=32,
-            num_hidden_layers=len(pattern),
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            head_dim=8,
-            sliding_window=WINDOW,
-            layer_types=pattern,
-            num_kv_shared_layers=4,
-            max_position_embeddings=512,
-        )
-    )
-
-
-def _qwen3_omni() -> Any:
-    # Checkpoints bring this one along, though the config's signature does not name it.
-    unnamed: dict[str, Any] = {"vision_start_token_id": 60}
-    return Qwen3OmniMoeThinkerForConditionalGeneration(
-        Qwen3OmniMoeThinkerConfig(
-            **unnamed,
-            text_config={
-                "vocab_size": VOCABULARY,
-                "hidden_size": 32,
-                "intermediate_size": 32,
-                "moe_intermediate_size": 16,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 4,
-                "num_key_value_heads": 2,
-                "head_dim": 8,
-                "num_experts": 4,
-                "num_experts_per_tok": 2,
-                "rope_parameters": {
-                    "rope_type": "default",
-                    "rope_theta": 1_000_000.0,
-                    "mrope_section": [2, 1, 1],
-                },
-                "max_position_embeddings": 512,
-            },
-            audio_config={
-                "encoder_layers": 1,
-                "d_model": 16,
-                "encoder_attention_heads": 2,
-                "encoder_ffn_dim": 16,
-                "num_mel_bins": 16,
-                "output_dim": 32,
-                "downsample_hidden_size": 8,
-            },
-            vision_config={
-                "depth": 1,
-                "hidden_size": 16,
-                "intermediate_size": 16,
-                "num_heads": 2,
-                "out_hidden_size": 32,
-                "patch_size": 4,
-                "deepstack_visual_indexes": [0],
-            },
-            audio_token_id=61,
-            image_token_id=62,
-            video_token_id=63,
-        )
-    )
-
-
-def _whisper() -> Any:
-    return WhisperForConditionalGeneration(
-        WhisperConfig(
-            vocab_size=VOCABULARY,
-            num_mel_bins=8,
-            encoder_layers=1,
-            decoder_layers=2,
-            encoder_attention_heads=2,
-            decoder_attention_heads=2,
-            encoder_ffn_dim=16,
-            decoder_ffn_dim=16,
-            d_model=16,
-            max_source_positions=30,
-            max_target_positions=256,
-            pad_token_id=0,
-            bos_token_id=1,
-            eos_token_id=2,
-            decoder_start_token_id=3,
-            suppress_tokens=None,
-            begin_suppress_tokens=None,
-        )
-    )
+WHISPER: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "num_mel_bins": 8,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 16,
+    "decoder_ffn_dim": 16,
+    "d_model": 16,
+    "max_source_positions": N_FRAMES,
+    "max_target_positions": 256,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 3,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+}
 
 
 FAMILIES: dict[str, Callable[[], Any]] = {
-    "llama": _llama,
-    "gemma3n": _gemma3n,
-    "gemma4": _gemma4,
-    "qwen3_omni": _qwen3_omni,
-    "whisper": _whisper,
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SMALL, num_hidden_layers=3)),
+    "gemma3n": lambda: Gemma3nForCausalLM(
+        Gemma3nTextConfig(**GEMMA, laurel_rank=4, activation_sparsity_pattern=[0.0] * 8)
+    ),
+    # Heads of full-attention layers are wider than those of sliding ones.
+    "gemma4": lambda: Gemma4ForCausalLM(Gemma4TextConfig(**(GEMMA | {"global_head_dim": 16}))),
+    "qwen3_omni": lambda: Qwen3OmniMoeThinkerForConditionalGeneration(
+        Qwen3OmniMoeThinkerConfig(**QWEN3_OMNI)
+    ),
+    "whisper": lambda: WhisperForConditionalGeneration(WhisperConfig(**WHISPER)),
 }
 
 
@@ -231,6 +182,37 @@ class TinyModel:
             base = base.decoder
         base = getattr(base, "language_model", base)
         return [layer.self_attn for layer in base.layers]
+
+    @torch.no_grad()
+    def attention(self, tokens: torch.Tensor, cache: Any) -> list[torch.Tensor]:
+        """Weights of each self-attention, shape (query_heads, queries, slots)."""
+        seen: list[torch.Tensor] = []
+        hooks = [
+            module.register_forward_hook(lambda *call: seen.append(call[-1][1][0]))
+            for module in self.attentions()
+        ]
+        self.step(tokens, cache)
+        for hook in hooks:
+            hook.remove()
+        return seen
+
+    def twin(self, attention: str) -> TinyModel:
+        """The same weights with another attention."""
+        made = TinyModel(self.family)
+        made.model.set_attn_implementation(attention)
+        return made
+
+    def mask_cross_attention(self, kept: Any) -> list[Any]:
+        """Hide frames from Whisper's heads; kept has shape (layers, heads, frames)."""
+
+        def hide(by_head: Any) -> Callable[..., Any]:
+            mask = torch.from_numpy(by_head)[None, :, None]
+            return lambda _, args, kwargs: (args, {**kwargs, "attention_mask": mask})
+
+        return [
+            layer.encoder_attn.register_forward_pre_hook(hide(by_head), with_kwargs=True)
+            for layer, by_head in zip(self.model.model.decoder.layers, kept, strict=True)
+        ]
 
     def producer_of(self, index: int) -> int:
         """Index of the layer whose keys a layer reads."""
@@ -330,11 +312,23 @@ def family(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def tiny(family: str) -> TinyModel:
+def tiny(family: str, make_tiny: Callable[[str], TinyModel]) -> TinyModel:
     """A model that uses our attention."""
-    made = TinyModel(family)
-    made.model.set_attn_implementation(ATTENTION)
-    return made
+    return make_tiny(family)
+
+
+@pytest.fixture(scope="session")
+def make_tiny() -> Callable[[str], TinyModel]:
+    """Models of one family that use our attention, made once."""
+    made: dict[str, TinyModel] = {}
+
+    def make(family: str) -> TinyModel:
+        if family not in made:
+            made[family] = TinyModel(family)
+            made[family].model.set_attn_implementation(ATTENTION)
+        return made[family]
+
+    return make
 
 
 @pytest.fixture(scope="module")

@@ -302,9 +302,7 @@ def test_generate_holds_the_budget_at_every_step(tiny: Any) -> None:
     assert all(15 <= held <= 16 for held in watch.held)
 
 
-def test_generate_with_room_to_spare_writes_what_transformers_writes(
-    tiny: Any, plain: Any
-) -> None:
+def test_generate_with_room_to_spare_writes_what_transformers_writes(tiny: Any, plain: Any) -> None:
     ours = _generate(tiny, tiny.wrap(BudgetedCache(tiny.config, budget=64)))
     theirs = _generate(plain, plain.own_cache())
     assert torch.equal(ours, theirs)

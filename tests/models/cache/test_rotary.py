@@ -74,7 +74,8 @@ def test_scaled_frequencies_that_do_not_depend_on_length(scaling: dict[str, Any]
 
 
 def test_components_that_are_not_rotated_stay() -> None:
-    config = PhiConfig(hidden_size=32, num_attention_heads=4, partial_rotary_factor=0.5)
+    half: dict[str, Any] = {"partial_rotary_factor": 0.5}
+    config = PhiConfig(hidden_size=32, num_attention_heads=4, **half)
     check_against(PhiRotaryEmbedding(config), config, 0, 8)
 
 

@@ -1,21 +1,29 @@
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from audiokv.server.config import ServerConfig
+from audiokv.server.protocols.native import SourceDialogue
 from audiokv.streaming.captions import Caption
 from audiokv.streaming.messages import (
+    Done,
+    Ready,
     Resume,
     Start,
     Stop,
+    decode_server,
     encode,
 )
 from tests.server.doubles import (
+    FakeWire,
     ManualClock,
     ScriptedRecognizer,
     captions_in,
+    settle,
     silence,
     speech,
     undisturbed,
@@ -31,8 +39,6 @@ from tests.server.running import (
 
 if TYPE_CHECKING:
     from audiokv.server.app import CaptionServer
-
-START = encode(Start("pcm_s16le", 16_000))
 
 
 async def test_a_stream_cut_ten_times_says_what_it_would_have_said() -> None:
@@ -142,3 +148,27 @@ async def test_after_the_window_the_stream_is_ended_and_forgotten() -> None:
         assert await late.error() == ("unknown_resume", 4400)
     finals = [c for c in captions_in(undisturbed(audio)) if c.is_final]
     assert [c for c in viewer.captions if c.is_final] == finals
+
+
+async def test_what_an_old_connection_still_brings_is_not_heard() -> None:
+    async with running_server() as server:
+        old = FakeWire()
+        old.feed(encode(Start("pcm_s16le", 16_000)))
+        old.can_close.clear()
+        clock = ManualClock()
+        dialogue = SourceDialogue(old, registry=server.registry, config=ServerConfig(), clock=clock)
+        serving = asyncio.ensure_future(dialogue.run())
+        await until(lambda: len(old.sent) == 1)
+        ready = decode_server(old.sent[0].decode())
+        assert isinstance(ready, Ready)
+        new = await Source.open(server)
+        await new.resume(ready.resume_token, 0)
+        old.feed(bytes(3_200))
+        await until(lambda: old.n_unread == 0)
+        await settle()
+        old.can_close.set()
+        await serving
+        audio = speech(17, seconds=1)
+        await complete(new, audio)
+    assert new.captions == captions_in(undisturbed(audio))
+    assert new.heard[-1] == Done(1_000, 1)

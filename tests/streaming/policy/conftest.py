@@ -6,12 +6,17 @@ from typing import Protocol
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from audiokv.streaming.policy.head_record import HeadRecord
 from audiokv.streaming.policy.ledger import SlotLedger
 from audiokv.streaming.policy.marks import Pool, SlotMarks
 
 SLOT_MS = 20
+
+# A busy machine must not fail a test: no test here measures time.
+settings.register_profile("without deadline", deadline=None)
+settings.load_profile("without deadline")
 
 
 class LedgerBuilder(Protocol):
@@ -27,7 +32,9 @@ def _random_ledger(
 ) -> SlotLedger:
     rng = np.random.default_rng(seed)
     ledger = SlotLedger(
-        n_sinks=int(rng.integers(0, 5)), window_probes=3, heads=HeadRecord(*heads) if heads else None
+        n_sinks=int(rng.integers(0, 5)),
+        window_probes=3,
+        heads=HeadRecord(*heads) if heads else None,
     )
     n_prompt = int(rng.integers(0, 3)) if n_slots > 3 else 0
     ledger.append([SlotMarks(0, 0, is_prompt=True)] * n_prompt)

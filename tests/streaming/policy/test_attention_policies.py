@@ -89,8 +89,6 @@ def test_newest_of_none_is_none() -> None:
 @given(st.lists(st.floats(0, 1), max_size=30), st.sampled_from([1, 3, 5, 7]))
 def test_pooling_is_the_mean_of_the_neighbours(values: list[float], kernel_slots: int) -> None:
     reach = kernel_slots // 2
-    expected = [
-        np.mean(values[max(0, at - reach) : at + reach + 1]) for at in range(len(values))
-    ]
+    expected = [np.mean(values[max(0, at - reach) : at + reach + 1]) for at in range(len(values))]
     rows = np.array([values, values[::-1]])
     assert average_pooled(rows, kernel_slots)[0] == pytest.approx(expected, abs=1e-12)

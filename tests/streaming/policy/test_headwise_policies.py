@@ -108,7 +108,7 @@ def test_one_set_drops_what_the_fewest_heads_want(
     importance[0, :, 4:8] = 1.0  # wanted by both
     importance[0, 0, :4] = 0.5  # by one; the other takes the newest of what is worth nothing
     gone = kind(window_slots=0, kernel_slots=1).choose(stream(importance), 6)
-    assert gone.tolist() == [2, 3, 8, 9, 10, 11] or gone.tolist() == [0, 1, 8, 9, 10, 11]
+    assert gone.tolist() == [0, 1, 8, 9, 10, 11]
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -38,9 +38,7 @@ def test_guarded_slots_count_towards_the_share() -> None:
     assert mask.tolist() == [False, False, True, True]
 
 
-@given(
-    st.lists(st.integers(0, 3), min_size=1, max_size=40), st.floats(0, 1), st.data()
-)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.floats(0, 1), st.data())
 def test_no_language_falls_below_its_share_while_others_can_give(
     languages: list[int], share: float, data: st.DataObject
 ) -> None:

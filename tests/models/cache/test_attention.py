@@ -28,13 +28,15 @@ def llama(attention: str) -> Any:
         num_attention_heads=4,
         num_key_value_heads=2,
     )
-    model = LlamaForCausalLM(config).eval()
+    model: Any = LlamaForCausalLM(config)
+    model.eval()
     model.set_attn_implementation(attention)
     return model
 
 
 def test_registers_under_its_own_name_only() -> None:
-    known = AttentionInterface()
+    interface: Any = AttentionInterface
+    known = interface()
     assert known[ATTENTION] is budgeted_attention
     assert known["sdpa"] is not budgeted_attention
 
@@ -87,7 +89,9 @@ def test_masks_that_positions_cannot_express_are_refused() -> None:
     model = llama(ATTENTION)
     mask = torch.ones(1, 1, 3, 3, dtype=torch.bool)
     with pytest.raises(ConfigError) as error:
-        model(torch.zeros(1, 3, dtype=torch.long), attention_mask=mask, cache=SlotCache(model.config))
+        model(
+            torch.zeros(1, 3, dtype=torch.long), attention_mask=mask, cache=SlotCache(model.config)
+        )
     assert error.value.code == "mask_unsupported"
 
 
@@ -128,12 +132,18 @@ def test_capped_logits_are_as_in_the_models_own_attention() -> None:
         attn_logit_softcapping=0.5,
         sliding_window=6,
     )
-    model = Gemma2ForCausalLM(config).eval()
+    model: Any = Gemma2ForCausalLM(config)
+    model.eval()
     tokens = torch.randint(0, 64, (1, 16))
     logits = []
     for attention in ("eager", ATTENTION):
         model.set_attn_implementation(attention)
         cache = SlotCache(model.config) if attention == ATTENTION else DynamicCache(config=config)
-        logits.append([model(part, cache=cache).logits for part in tokens.split([8, 4, 1, 3], 1)])
+        logits.append(
+            [
+                model(part, cache=cache).logits
+                for part in torch.tensor_split(tokens, (8, 12, 13), dim=1)
+            ]
+        )
     for eager, ours in zip(*logits, strict=True):
         assert torch.allclose(eager, ours, atol=1e-5)

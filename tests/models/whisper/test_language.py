@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from audiokv.models.whisper.language import LanguageTracker
+
+CODES = ["en", "de", "zh"]
+
+
+def logits(code: str, probability: float) -> np.ndarray:
+    others = (1 - probability) / (len(CODES) - 1)
+    return np.log([probability if c == code else others for c in CODES]).astype(np.float32)
+
+
+def heard(
+    tracker: LanguageTracker, code: str, times: int = 1, *, sure: float = 0.97, voice_ms: int = 3000
+) -> LanguageTracker:
+    for _ in range(times):
+        tracker.observe(logits(code, sure), voice_ms)
+    return tracker
+
+
+@pytest.fixture
+def tracker() -> LanguageTracker:
+    return LanguageTracker(CODES, None)
+
+
+def test_nothing_is_known_at_first(tracker: LanguageTracker) -> None:
+    assert tracker.current is None
+    assert not tracker.is_settled
+    assert tracker.confidence == 0
+    assert tracker.wants(0)
+
+
+def test_the_likeliest_is_current_with_its_probability(tracker: LanguageTracker) -> None:
+    heard(tracker, "de", sure=0.6)
+    assert tracker.current == "de"
+    assert tracker.confidence == pytest.approx(0.6, abs=1e-6)
+    heard(tracker, "zh", sure=0.7)
+    assert tracker.current == "zh"
+    assert not tracker.is_settled
+
+
+def test_large_logits_do_not_overflow(tracker: LanguageTracker) -> None:
+    tracker.observe(np.array([900.0, 1000.0, -1000.0], dtype=np.float32), 500)
+    assert tracker.current == "de"
+    assert tracker.confidence == pytest.approx(1.0)
+
+
+def test_three_sure_observations_in_a_row_lock(tracker: LanguageTracker) -> None:
+    heard(tracker, "de", 2)
+    assert not tracker.is_settled
+    heard(tracker, "de")
+    assert tracker.is_settled
+    assert tracker.confidence == 1.0
+    heard(tracker, "en", sure=0.6)
+    assert tracker.current == "de"
+
+
+@pytest.mark.parametrize(
+    "between", [("de", 0.8, 3000), ("de", 0.97, 900), ("en", 0.97, 3000), ("en", 0.5, 3000)]
+)
+def test_doubt_in_between_starts_the_count_anew(
+    tracker: LanguageTracker, between: tuple[str, float, int]
+) -> None:
+    code, sure, voice_ms = between
+    heard(tracker, "de", 2)
+    heard(tracker, code, sure=sure, voice_ms=voice_ms)
+    heard(tracker, "de", 2)
+    assert not tracker.is_settled
+    heard(tracker, "de")
+    assert tracker.is_settled
+
+
+def test_short_audio_never_locks(tracker: LanguageTracker) -> None:
+    heard(tracker, "de", 20, voice_ms=900)
+    assert tracker.current == "de"
+    assert not tracker.is_settled
+
+
+def test_committed_text_settles_the_current_language(tracker: LanguageTracker) -> None:
+    heard(tracker, "zh", sure=0.5)
+    tracker.settle()
+    assert tracker.is_settled
+    heard(tracker, "en", sure=0.8)
+    tracker.settle()
+    assert tracker.current == "zh"
+
+
+def test_settling_without_evidence_settles_nothing(tracker: LanguageTracker) -> None:
+    tracker.settle()
+    assert not tracker.is_settled
+
+
+def test_a_confident_change_reopens_a_locked_language(tracker: LanguageTracker) -> None:
+    heard(tracker, "de", 3)
+    heard(tracker, "en", 2)
+    assert tracker.current == "de"
+    heard(tracker, "en")
+    assert tracker.current == "en"
+    assert tracker.is_settled
+
+
+def test_a_change_needs_more_audio_than_the_first_lock(tracker: LanguageTracker) -> None:
+    heard(tracker, "de", 3, voice_ms=1000)
+    assert tracker.is_settled
+    heard(tracker, "en", 20, voice_ms=1900)
+    assert tracker.current == "de"
+    heard(tracker, "en", 3, voice_ms=2000)
+    assert tracker.current == "en"
+
+
+def test_once_locked_only_the_start_of_a_segment_is_listened_to(tracker: LanguageTracker) -> None:
+    assert tracker.wants(60_000)
+    heard(tracker, "de", 3)
+    assert tracker.wants(2_000)
+    assert not tracker.wants(60_000)
+
+
+def test_a_chosen_language_overrides_what_is_heard() -> None:
+    tracker = LanguageTracker(CODES, "zh")
+    assert tracker.current == "zh"
+    assert tracker.is_settled
+    assert tracker.confidence == 1.0
+    assert not tracker.wants(0)
+    heard(tracker, "de", 5)
+    assert tracker.current == "zh"
+
+
+def test_choosing_overrides_a_locked_language(tracker: LanguageTracker) -> None:
+    heard(tracker, "de", 3)
+    tracker.choose("en")
+    assert tracker.current == "en"
+    assert not tracker.wants(0)
+
+
+def test_choosing_none_detects_anew(tracker: LanguageTracker) -> None:
+    heard(tracker, "de", 3)
+    tracker.choose("en")
+    tracker.choose(None)
+    assert tracker.current is None
+    assert not tracker.is_settled
+    heard(tracker, "zh", 2)
+    assert not tracker.is_settled
+    heard(tracker, "zh")
+    assert tracker.current == "zh"
+    assert tracker.is_settled

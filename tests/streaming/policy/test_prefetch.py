@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from audiokv.streaming.policy.prefetch import NoPrefetch, RhythmPrefetch, StepPrefetch
+from audiokv.streaming.policy.rhythm import RhythmPredictor
+
+
+def rhythm_of(pattern: str) -> RhythmPredictor:
+    rhythm = RhythmPredictor(20, pause_ms=40)
+    for slot in pattern:
+        rhythm.hear(is_voice=slot == "v")
+    return rhythm
+
+
+SPEAKING = rhythm_of("v" * 10 + ".." + "v")
+PAUSING = rhythm_of("v" * 10 + "..")
+
+
+def test_no_prefetch_wants_nothing() -> None:
+    assert NoPrefetch().free_slots(PAUSING, 8, 100) == 0
+
+
+def test_a_step_ahead_wants_a_step() -> None:
+    assert StepPrefetch().free_slots(SPEAKING, 8, 100) == 8
+    assert StepPrefetch().free_slots(PAUSING, 8, 5) == 5
+
+
+def test_the_rhythm_wants_a_stretch_in_a_pause_and_a_step_in_speech() -> None:
+    assert RhythmPrefetch(1.0).free_slots(PAUSING, 8, 100) == 12
+    assert RhythmPrefetch(1.0).free_slots(SPEAKING, 8, 100) == 8
+
+
+@pytest.mark.parametrize(("max_share", "wanted"), [(0.05, 8), (0.1, 10), (0.5, 12)])
+def test_a_pause_frees_no_more_than_its_share(max_share: float, wanted: int) -> None:
+    assert RhythmPrefetch(max_share).free_slots(PAUSING, 8, 100) == wanted
+
+
+def test_it_never_wants_more_than_the_budget() -> None:
+    assert RhythmPrefetch().free_slots(SPEAKING, 8, 3) == 3
+
+
+@pytest.mark.parametrize("max_share", [-0.1, 1.1])
+def test_a_share_that_is_none_is_refused(max_share: float) -> None:
+    with pytest.raises(ValueError, match="share"):
+        RhythmPrefetch(max_share)

@@ -1,0 +1,410 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audiokv.models.base import Hypothesis, RecognizerInfo, StreamOptions
+from audiokv.streaming.audio_format import AudioFormat, Encoding
+from audiokv.streaming.captions import Caption, Notice, SpeechChange, Word
+from audiokv.streaming.errors import AudioFormatError
+from audiokv.streaming.session import Session
+from audiokv.streaming.session_options import SessionOptions
+from audiokv.streaming.stabilizer import CommitOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from audiokv.streaming.captions import Event
+
+LOUD = 8_000
+
+
+def info(*, aligns: bool = True) -> RecognizerInfo:
+    return RecognizerInfo("script", 20, frozenset({"en"}), aligns=aligns, max_window_ms=30_000)
+
+
+class Loudness:
+    def probability(self, samples: NDArray[np.float32]) -> float:
+        return float(np.abs(samples).max() > 0.01)
+
+    def reset(self) -> None:
+        pass
+
+
+@dataclass
+class Script:
+    """A recogniser that hears the words of a timetable once their end lies in its window."""
+
+    timetable: Sequence[tuple[str, int, int]]
+    confidence: float = 1.0
+    is_settled: bool = True
+    opened: list[int] = field(default_factory=list)
+    segments: list[int] = field(default_factory=list)
+    options: list[StreamOptions] = field(default_factory=list)
+    heard: list[tuple[int, int]] = field(default_factory=list)
+    start_ms: int = 0
+    end_ms: int = 0
+    n_committed: int = 0
+
+    def open(self, at_ms: int) -> None:
+        self.opened.append(at_ms)
+        self.start_ms = self.end_ms = at_ms
+
+    def begin_segment(self, at_ms: int) -> None:
+        self.segments.append(at_ms)
+
+    def append(self, samples: NDArray[np.float32]) -> None:
+        self.end_ms += len(samples) // 16
+
+    def update(self, options: StreamOptions) -> None:
+        self.options.append(options)
+
+    def commit(self, n_words: int) -> None:
+        self.n_committed += n_words
+
+    def decode(self) -> Hypothesis:
+        self.heard.append((self.start_ms, self.end_ms))
+        words = tuple(
+            Word(text, start, end, 0.9)
+            for text, start, end in self.timetable[self.n_committed :]
+            if end <= self.end_ms
+        )
+        return Hypothesis(words, "en", self.confidence, self.is_settled)
+
+
+def audio(*parts: tuple[int, int]) -> bytes:
+    """Return pcm_s16le, 16 kHz mono, of (amplitude, ms) parts."""
+    return b"".join(np.full(16 * ms, level, dtype="<i2").tobytes() for level, ms in parts)
+
+
+def spoken(n_words: int, *, from_ms: int = 0) -> list[tuple[str, int, int]]:
+    return [(f"w{i}", from_ms + 400 * i, from_ms + 400 * i + 300) for i in range(n_words)]
+
+
+def session_of(
+    script: Script, options: SessionOptions | None = None, *, aligns: bool = True
+) -> Session:
+    return Session(
+        fmt=AudioFormat(),
+        stream=script,
+        info=info(aligns=aligns),
+        detector=Loudness(),
+        options=options,
+    )
+
+
+def drain(session: Session, script: Script) -> list[Event]:
+    events = session.prepare()
+    while session.is_step_due:
+        assert session.prepare() == []  # nothing moves before the step was taken
+        events += session.apply(script.decode())
+        events += session.prepare()
+    return events
+
+
+def run(
+    script: Script, pcm: bytes, options: SessionOptions | None = None, *, aligns: bool = True
+) -> list[Event]:
+    session = session_of(script, options, aligns=aligns)
+    session.push(pcm)
+    session.stop()
+    events = drain(session, script)
+    assert session.is_done
+    return events
+
+
+def captions(events: Sequence[Event]) -> list[Caption]:
+    return [e for e in events if isinstance(e, Caption)]
+
+
+def finals(events: Sequence[Event]) -> list[str]:
+    return [c.text for c in captions(events) if c.is_final]
+
+
+def test_speech_becomes_partials_and_one_final_between_speech_events() -> None:
+    script = Script(spoken(5, from_ms=500))
+    events = run(script, audio((0, 500), (LOUD, 2_000), (0, 1_500)))
+    assert isinstance(events[0], SpeechChange)
+    assert events[0].is_on
+    assert abs(events[0].at_ms - 500) <= 32
+    assert isinstance(events[-1], SpeechChange)
+    assert not events[-1].is_on
+    assert abs(events[-1].at_ms - 2_500) <= 32
+    said = captions(events)
+    assert [c.seq for c in said] == list(range(1, len(said) + 1))
+    assert [c.revision for c in said] == list(range(len(said)))
+    assert {c.segment for c in said} == {0}
+    assert [c.is_final for c in said] == [False] * (len(said) - 1) + [True]
+    assert said[-1].text == "w0 w1 w2 w3 w4"
+    assert all(w.is_final for w in said[-1].words)
+    assert said[-1].language == "en"
+    # Something was to be read long before the end, and something was settled.
+    assert said[0].end_ms < 1_500
+    assert any(w.is_final for c in said[:-1] for w in c.words)
+
+
+def test_committed_words_never_change() -> None:
+    events = run(Script(spoken(20)), audio((LOUD, 9_000), (0, 1_000)))
+    committed: tuple[Word, ...] = ()
+    for caption in captions(events):
+        now = tuple(w for w in caption.words if w.is_final)
+        assert now[: len(committed)] == committed
+        assert caption.words[: len(now)] == now
+        committed = now
+
+
+def test_silence_costs_no_step_and_says_nothing() -> None:
+    script = Script(spoken(3))
+    assert run(script, audio((0, 5_000))) == []
+    assert script.heard == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 30_000), max_size=20), st.lists(st.integers(0, 3), max_size=20))
+def test_any_byte_split_and_any_delay_give_the_same_events(
+    lengths: list[int], n_prepares: list[int]
+) -> None:
+    pcm = audio((0, 300), (LOUD, 1_500), (0, 800), (LOUD, 900), (0, 700))
+    table = [*spoken(4, from_ms=300), *[("late", 2_700, 3_000)]]
+    whole = run(Script(table), pcm)
+    script = Script(table)
+    session = session_of(script)
+    events: list[Event] = []
+    done = 0
+    for i, length in enumerate(lengths):
+        session.push(pcm[done : done + length])
+        done = min(done + length, len(pcm))
+        if i < len(n_prepares) and n_prepares[i]:
+            events += drain(session, script)
+    session.push(pcm[done:])
+    session.stop()
+    events += drain(session, script)
+    assert events == whole
+
+
+def test_steps_fall_on_a_grid_of_the_sample_clock() -> None:
+    script = Script([])
+    run(script, audio((0, 200), (LOUD, 2_000), (0, 600)), SessionOptions(step_ms=250))
+    ends = [end for _, end in script.heard]
+    assert len(ends) > 5
+    assert all(b - a == 250 for a, b in zip(ends, ends[1:], strict=False))
+
+
+def test_a_late_session_takes_bigger_steps_and_loses_nothing() -> None:
+    script = Script(spoken(9))
+    session = session_of(script, SessionOptions(max_lag_ms=1_000))
+    session.push(audio((LOUD, 4_000), (0, 1_000)))
+    session.lag_ms = 3_200
+    session.stop()
+    events = drain(session, script)
+    ends = [end for _, end in script.heard]
+    assert ends[1] - ends[0] == 800
+    assert finals(events) == [" ".join(f"w{i}" for i in range(9))]
+
+
+def test_a_pause_ends_the_segment_from_what_was_heard_after_the_voice() -> None:
+    script = Script([("one", 0, 900)])
+    run(script, audio((LOUD, 1_000), (0, 2_000)), SessionOptions(pause_ms=450, settle_ms=150))
+    # Steps 200 ms apart always leave one between 150 and 450 ms of silence: none was added.
+    ends = [end for _, end in script.heard]
+    assert all(b - a == 200 for a, b in zip(ends, ends[1:], strict=False))
+    assert 1_150 <= ends[-1] <= 1_482
+
+
+def test_a_pause_too_short_for_a_step_gets_one() -> None:
+    script = Script([("one", 0, 1_000)])
+    options = SessionOptions(pause_ms=200, settle_ms=180, step_ms=900)
+    events = run(script, audio((LOUD, 1_000), (0, 2_000)), options)
+    assert finals(events) == ["one"]
+    assert script.heard[-1][1] >= 1_180
+
+
+def test_the_pre_roll_is_recognised_too() -> None:
+    script = Script([])
+    run(script, audio((0, 1_000), (LOUD, 1_000), (0, 600)), SessionOptions(pre_roll_ms=300))
+    assert len(script.opened) == 1
+    assert abs(script.opened[0] - 700) <= 32
+
+
+def test_a_short_pause_keeps_the_window_and_its_gap() -> None:
+    script = Script([("one", 0, 900), ("two", 2_000, 2_600)])
+    events = run(
+        script,
+        audio((LOUD, 1_000), (0, 900), (LOUD, 1_000), (0, 700)),
+        SessionOptions(context_gap_ms=2_000),
+    )
+    assert finals(events) == ["one", "two"]
+    assert [c.segment for c in captions(events) if c.is_final] == [0, 1]
+    assert len(script.opened) == 1
+    assert len(script.segments) == 2
+    assert script.end_ms - script.start_ms == script.heard[-1][1] - script.opened[0]
+
+
+@pytest.mark.parametrize(
+    ("gap_ms", "options"),
+    [
+        (2_500, SessionOptions(context_gap_ms=2_000)),
+        (900, SessionOptions(context_gap_ms=2_000, context_ms=1_500)),
+        (900, SessionOptions(context_gap_ms=0)),
+    ],
+)
+def test_a_long_pause_or_a_long_window_opens_a_fresh_one(
+    gap_ms: int, options: SessionOptions
+) -> None:
+    script = Script([])
+    run(script, audio((LOUD, 1_000), (0, gap_ms), (LOUD, 1_000), (0, 700)), options)
+    assert len(script.opened) == 2
+    # Never twice the same audio.
+    assert script.opened[1] >= 1_000
+
+
+def test_a_long_segment_ends_at_a_committed_word_and_goes_on() -> None:
+    script = Script(spoken(20))
+    events = run(
+        script, audio((LOUD, 8_000), (0, 1_000)), SessionOptions(max_segment_ms=3_000)
+    )
+    texts = finals(events)
+    assert len(texts) >= 3
+    assert " ".join(texts) == " ".join(f"w{i}" for i in range(20))
+    assert len(script.opened) == 1
+    assert sum(isinstance(e, SpeechChange) for e in events) == 2
+
+
+def test_a_long_segment_without_a_committed_word_waits_for_one() -> None:
+    script = Script(spoken(20), is_settled=False)
+    events = run(
+        script, audio((LOUD, 8_000), (0, 1_000)), SessionOptions(max_segment_ms=3_000)
+    )
+    assert finals(events) == [" ".join(f"w{i}" for i in range(20))]
+
+
+def test_voice_without_words_restarts_the_window_and_says_so() -> None:
+    script = Script([])
+    events = run(script, audio((LOUD, 5_000), (0, 1_000)), SessionOptions(blank_ms=2_000))
+    notices = [e for e in events if isinstance(e, Notice)]
+    assert {n.code for n in notices} == {"no_words"}
+    assert len(script.opened) == 1 + len(notices) >= 2
+    assert captions(events) == []
+
+
+def test_a_restarted_window_does_not_hear_committed_words_again() -> None:
+    script = Script([("one", 0, 300), ("two", 300, 600), ("three", 600, 900)])
+    options = SessionOptions(
+        blank_ms=1_000, commit=CommitOptions(guard_ms=0, n_agreeing=1, max_age_ms=0)
+    )
+    run(script, audio((LOUD, 4_000), (0, 1_000)), options)
+    assert all(at_ms >= 600 for at_ms in script.opened[1:])
+
+
+def test_an_unsure_language_is_neither_shown_nor_committed_but_never_lost() -> None:
+    script = Script(spoken(4), confidence=0.5, is_settled=False)
+    events = run(script, audio((LOUD, 2_000), (0, 1_000)))
+    assert [c.is_final for c in captions(events)] == [True]
+    assert finals(events) == ["w0 w1 w2 w3"]
+
+
+def test_a_partial_that_came_to_nothing_is_taken_back() -> None:
+    script = Script([("ghost", 0, 300)])
+    session = session_of(script)
+    session.push(audio((LOUD, 1_000)))
+    events = drain(session, script)
+    assert captions(events)[-1].text == "ghost"
+    script.timetable = []
+    session.push(audio((0, 1_000)))
+    session.stop()
+    events = drain(session, script)
+    assert captions(events)[-1].is_final
+    assert captions(events)[-1].text == ""
+
+
+def test_finalize_ends_the_segment_where_it_was_asked() -> None:
+    script = Script(spoken(10))
+    session = session_of(script)
+    session.push(audio((LOUD, 1_010)))
+    session.finalize()
+    session.push(audio((LOUD, 1_000)))
+    events = drain(session, script)
+    assert finals(events) == ["w0 w1"]
+    changes = [(e.is_on, e.at_ms) for e in events if isinstance(e, SpeechChange)]
+    assert changes[1:] == [(False, 1_010), (True, 1_010)]  # the voice went on
+
+
+def test_speech_after_finalize_in_mid_voice_is_not_lost() -> None:
+    script = Script(spoken(6))
+    session = session_of(script)
+    session.push(audio((LOUD, 1_000)))
+    session.finalize()
+    session.push(audio((LOUD, 1_400), (0, 1_000)))
+    session.stop()
+    assert finals(drain(session, script)) == ["w0 w1", "w2 w3 w4 w5"]
+
+
+def test_finalize_in_silence_changes_nothing() -> None:
+    session = session_of(Script([]))
+    session.push(audio((0, 500)))
+    session.finalize()
+    assert drain(session, Script([])) == []
+
+
+def test_counts_what_came_in_and_what_was_decided() -> None:
+    script = Script([])
+    session = Session(
+        fmt=AudioFormat(Encoding.MULAW, 8_000, 1), stream=script, info=info(), detector=Loudness()
+    )
+    session.push(b"\xff" * 8_000)
+    assert session.received_samples == 8_000
+    assert session.processed_ms == 0
+    session.prepare()
+    assert session.received_ms == session.processed_ms == session.due_at_ms
+    assert 950 <= session.processed_ms <= 1_000
+    assert session.n_segments == 0
+
+
+def test_broken_samples_are_refused() -> None:
+    session = Session(
+        fmt=AudioFormat(Encoding.PCM_F32LE, 16_000, 1),
+        stream=Script([]),
+        info=info(),
+        detector=Loudness(),
+    )
+    with pytest.raises(AudioFormatError):
+        session.push(np.full(160, np.nan, dtype="<f4").tobytes())
+
+
+def test_stopping_twice_is_stopping_once() -> None:
+    script = Script(spoken(2))
+    session = session_of(script)
+    session.push(audio((LOUD, 1_000)) + b"\0")
+    session.stop()
+    session.stop()
+    events = drain(session, script)
+    assert finals(events) == ["w0 w1"]
+    assert session.n_segments == 1
+
+
+def test_new_wishes_reach_the_recogniser() -> None:
+    script = Script([])
+    session = session_of(script)
+    session.update(StreamOptions(language="de"))
+    assert script.options == [StreamOptions(language="de")]
+
+
+def test_a_recogniser_that_does_not_align_commits_by_agreement() -> None:
+    script = Script(spoken(3))
+    events = run(script, audio((LOUD, 1_500), (0, 1_000)), aligns=False)
+    first = next(c for c in captions(events) if any(w.is_final for w in c.words))
+    assert not first.is_final
+    # Agreement settles a word as soon as it came twice, even the last one.
+    assert all(w.is_final for w in first.words)
+
+
+def test_a_step_that_was_not_asked_for_changes_nothing() -> None:
+    session = session_of(Script([]))
+    assert session.apply(Hypothesis(())) == []

@@ -1,0 +1,125 @@
+"""The product as its users meet it: the commands, the page in a browser, real recognition."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import srt
+import webvtt
+
+from benchmarks.measures import Errors, errors
+from tests.client.web.page_driver import run_page, write_microphone_wav
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
+
+SPOKEN = "librispeech/1089-134686-0000.flac"
+PATIENCE_S = 240
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """``audiokv serve`` on a free port; gives the page's address."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("AUDIOKV_")}
+    environment |= {k: v for k, v in os.environ.items() if k == "AUDIOKV_CACHE"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "audiokv", "serve", "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "http://" in line:
+                yield line[line.index("http://") :].strip()
+                break
+        else:
+            pytest.fail("the server ended before it listened")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode in {0, 130}
+
+
+def recordings(speech_folder: Path) -> list[dict[str, str]]:
+    lines = (speech_folder / "manifest.jsonl").read_text().splitlines()
+    return [entry for entry in map(json.loads, lines) if entry["text"]]
+
+
+def send(server: str, *arguments: str | Path) -> None:
+    url = server.replace("http", "ws").rstrip("/") + "/v1/stream"
+    subprocess.run(
+        [sys.executable, "-m", "audiokv", "send", "--fast", "--url", url, *map(str, arguments)],
+        check=True,
+        timeout=PATIENCE_S,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.browser
+def test_the_page_shows_what_the_microphone_hears(
+    server: str, speech_folder: Path, tmp_path: Path
+) -> None:
+    wav = write_microphone_wav(speech_folder / SPOKEN, tmp_path / "spoken.wav")
+    screenshot = Path(os.environ.get("AUDIOKV_SCREENSHOT") or tmp_path / "page.png")
+    shown = run_page(server, wav, seconds=11, screenshot=screenshot)
+    reference = next(r["text"] for r in recordings(speech_folder) if r["file"] == SPOKEN)
+    # The browser may miss the first tenths of a second of its fake microphone.
+    assert errors(reference, shown, "en").rate <= 0.15, shown
+    assert screenshot.stat().st_size > 10_000
+
+
+def test_every_recording_becomes_captions_and_subtitles(
+    server: str, speech_folder: Path, tmp_path: Path
+) -> None:
+    spoken = recordings(speech_folder)
+    send(
+        server,
+        *(speech_folder / r["file"] for r in spoken),
+        *("--srt", tmp_path / "{stem}.srt", "--vtt", tmp_path / "{stem}.vtt"),
+        *("--jsonl", tmp_path / "{stem}.jsonl"),
+    )
+    english = Errors(0, 0, 0, 0)
+    for recording in spoken:
+        stem = Path(recording["file"]).stem
+        lines = (tmp_path / f"{stem}.jsonl").read_text().splitlines()
+        text = " ".join(json.loads(line)["text"] for line in lines)
+        found = errors(recording["text"], text, recording["language"])
+        if recording["language"] == "en":
+            english += found
+        assert found.rate <= 0.6, (recording["file"], text)
+        cues = list(srt.parse((tmp_path / f"{stem}.srt").read_text(encoding="utf-8")))
+        assert cues
+        assert len(webvtt.read(str(tmp_path / f"{stem}.vtt")).captions) == len(cues)
+        assert "".join(" ".join(c.content for c in cues).split()) == "".join(text.split())
+    assert english.rate <= 0.04
+
+
+def test_two_languages_at_once_stay_apart(
+    server: str, speech_folder: Path, tmp_path: Path
+) -> None:
+    files = {"de": "multilingual/de.wav", "ja": "multilingual/ja.wav"}
+    alone = {}
+    for language, file in files.items():
+        send(server, speech_folder / file, "--txt", tmp_path / f"{language}.txt")
+        alone[language] = (tmp_path / f"{language}.txt").read_text()
+    url = server.replace("http", "ws").rstrip("/") + "/v1/stream"
+    together = [
+        subprocess.Popen(
+            [sys.executable, "-m", "audiokv", "send", "--fast", "--url", url]
+            + [str(speech_folder / file), "--txt", str(tmp_path / f"{language}-2.txt")],
+            stdout=subprocess.DEVNULL,
+        )
+        for language, file in files.items()
+    ]
+    assert [process.wait(PATIENCE_S) for process in together] == [0, 0]
+    for language in files:
+        assert (tmp_path / f"{language}-2.txt").read_text() == alone[language]
