@@ -17,9 +17,9 @@ class ReaderAggregation(StrEnum):
 class AttentionProbe:
     """Measures the attention that each slot of each head received in one step.
 
-    Only the last queries of a step are asked. A step of no more queries than that shows its
-    weights anyway; of a longer one the last few are computed a second time, since the kernels for
-    long steps never show theirs.
+    Only the last queries of a step are asked. A short step is computed with its weights in the
+    open; of a longer one the last few are computed a second time, since the kernels for long
+    steps never show theirs.
 
     Args:
         n_queries: How many of a step's last queries are asked.
@@ -105,6 +105,24 @@ def attention_weights(
     is_boolean = mask.dtype == torch.bool
     logits = logits.masked_fill(~mask, float("-inf")) if is_boolean else logits + mask
     return logits.softmax(dim=-1).nan_to_num(0.0).view(batch, n_key_heads, -1, n_rows)
+
+
+def of_last_queries(weights: torch.Tensor, n_queries: int, n_last: int) -> torch.Tensor:
+    """Return the weights of the last queries of each head.
+
+    Args:
+        weights: Shape (batch, key_heads, group * n_queries, rows).
+        n_queries: Queries of each head.
+        n_last: How many of them are wanted; all where there are fewer.
+
+    Returns:
+        Shape (batch, key_heads, group * min(n_last, n_queries), rows).
+    """
+    if n_last >= n_queries:
+        return weights
+    batch, n_key_heads, _, n_rows = weights.shape
+    by_query = weights.view(batch, n_key_heads, -1, n_queries, n_rows)
+    return by_query[:, :, :, -n_last:].reshape(batch, n_key_heads, -1, n_rows)
 
 
 def attention_received(weights: torch.Tensor) -> torch.Tensor:

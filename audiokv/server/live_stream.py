@@ -69,13 +69,14 @@ class LiveStream:
         self.processed_ms = 0
         self._worker = worker
         self._job = Job(
-            request.name, open_session, self.take_report, lambda: self.live_lag_ms
+            request.name, open_session, self.take_report, lambda: self._known_lag_ms
         )
         self._clock = clock
         self._started_s = clock.now_s()
         self._on_over = on_over
         self._rate_check = RateCheck(request.fmt)
         self._accepted_bytes = 0
+        self._known_lag_ms = 0  # as of the last news; the worker thread has no event loop's clock
         self._part = b""  # of a sample whose other bytes are still to come
         self._has_room = asyncio.Event()
 
@@ -114,6 +115,7 @@ class LiveStream:
         self._part = joined[n_whole:]
         if n_whole:
             self._accepted_bytes += n_whole
+            self._known_lag_ms = self.live_lag_ms
             self._worker.submit(self._job, joined[:n_whole])
 
     def drop_part(self) -> None:
@@ -154,6 +156,7 @@ class LiveStream:
         if self.is_over:
             return
         self.processed_ms = max(self.processed_ms, report.processed_ms)
+        self._known_lag_ms = self.live_lag_ms
         self.hub.publish(report.news)
         self._has_room.set()
         if report.failure is not None:

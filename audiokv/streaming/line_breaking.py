@@ -45,9 +45,11 @@ _NO_LINE_END = frozenset("“‘«([{（「『【《〈¿¡$€£¥")
 
 _LEANS_ON_NEXT = {
     "en": "a an the of to in on at by for from with and or but nor my your his her its our their "
-    "what which that who whose",
-    "de": "der die das den dem des ein eine einen einem einer im am in an auf mit von zu und oder dass weil",
-    "fr": "le la les un une des du de à au aux en dans par pour sur et ou mon ma ses son que qui",
+    "what which that who whose mr. mrs. ms. dr. st.",
+    "de": "der die das den dem des ein eine einen einem einer im am in an auf mit von zu und oder "
+    "dass weil dr. st.",
+    "fr": "le la les un une des du de à au aux en dans par pour sur et ou mon ma ses son que "
+    "qui m. mme.",
     "es": "el la los las un una unos unas de del a al en por para con y o su sus mi que",
     "it": "il lo la i gli le un uno una di del della a al in da per con e o che",
     "pt": "o a os as um uma de do da em no na por para com e ou que",
@@ -195,13 +197,11 @@ def break_cost(before: Token, after: Token, language: str | None) -> float:
     bare = before.text.rstrip("".join(_CLOSING)) or before.text
     if bare[-1] in _NO_LINE_END:
         return BAD_BREAK
-    if bare[-1] in _SENTENCE_END:
-        return SENTENCE_BREAK
-    if bare[-1] in _CLAUSE_END:
-        return CLAUSE_BREAK
     if bare.lower() in _LEANING_WORDS.get(language or "", frozenset()):
         return BAD_BREAK
-    return PLAIN_BREAK
+    if bare[-1] in _SENTENCE_END:
+        return SENTENCE_BREAK
+    return CLAUSE_BREAK if bare[-1] in _CLAUSE_END else PLAIN_BREAK
 
 
 def fill_line(tokens: Sequence[Token], columns: int, indent: int = 0) -> int:

@@ -66,7 +66,8 @@ class Session:
         self._voice = VoiceActivity(detector, self._options.voice)
         self._commit = AlignedCommit(self._options.commit) if info.aligns else LocalAgreement()
         self._view = TailView(self._options.show)
-        self._tape = Tape(self._options.context_gap_ms + 2 * self._options.pre_roll_ms + 500)
+        kept_ms = max(self._options.context_gap_ms, self._options.restart_ms)
+        self._tape = Tape(kept_ms + self._options.step_ms + 2 * self._options.pre_roll_ms + 1000)
         self._queue: list[FloatArray] = []
         self._queued_samples = 0
         self._position_ms = 0
@@ -263,7 +264,7 @@ class Session:
     def _restart_window(self, segment: Segment) -> list[Event]:
         said_ms = segment.committed[-1].end_ms if segment.committed else 0
         start_ms = max(
-            self._position_ms - self._options.context_gap_ms, self._tape.start_ms, said_ms
+            self._position_ms - self._options.restart_ms, self._tape.start_ms, said_ms
         )
         self.stream.open(start_ms)
         self._window_ms = self._fed_ms = start_ms

@@ -86,3 +86,13 @@ async def test_a_server_that_fails_at_one_spot_again_and_again_is_given_up(
         with pytest.raises(AudioKVError, match="vanished"):
             await link.stop()
     assert len(server.starts) > 3
+
+
+async def test_a_server_that_is_full_for_longer_than_one_waits_is_an_error(
+    server: ScriptedServer,
+) -> None:
+    server.refusals = [(ErrorReport("full", "All taken.", "Later.", retry_after_s=900.0), 1013)]
+    async with link_to(server, patience_s=60.0) as link:
+        with pytest.raises(AudioKVError, match=r"All taken\. Later\.") as failure:
+            await link.stop()
+    assert failure.value.code == "full"

@@ -11,6 +11,7 @@ from audiokv.models.probe import (
     attended_values,
     attention_received,
     attention_weights,
+    of_last_queries,
 )
 
 
@@ -68,6 +69,14 @@ def test_grouped_heads_are_summed_and_queries_averaged(  # noqa: PLR0913, PLR091
     output = attended_values(stacked, values, queries)
     expected = (weights @ values.repeat_interleave(group, dim=1)).transpose(1, 2)
     assert torch.allclose(output, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_last", [1, 2, 3, 5])
+def test_weights_of_the_last_queries_are_those_of_asking_only_them(n_last: int) -> None:
+    query, keys = torch.randn(2, 4, 3, 8), torch.randn(2, 2, 6, 8)
+    weights = of_last_queries(attention_weights(query, keys, None, scaling=1.0), 3, n_last)
+    asked = attention_weights(query[:, :, -n_last:], keys, None, scaling=1.0)
+    assert torch.allclose(weights, asked, atol=1e-6)
 
 
 def test_a_query_that_sees_nothing_gives_nothing() -> None:

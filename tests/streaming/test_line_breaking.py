@@ -130,6 +130,7 @@ def test_full_width_text_may_break_anywhere_but_not_inside_a_latin_name() -> Non
         ("turnips,", "and", "en", CLAUSE_BREAK),
         ("peace", "came", "en", PLAIN_BREAK),
         ("The", "house", "en", BAD_BREAK),
+        ("Mr.", "Quilter", "en", BAD_BREAK),
         ("the", "house", None, PLAIN_BREAK),
         ("the", "house", "xx", PLAIN_BREAK),
         ("house", "!", "en", BAD_BREAK),

@@ -77,9 +77,9 @@ class WhisperText:
         return self.end_of_text
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of running text."""
+        """Return the tokens of running text; special tokens spelled out in it are left out."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+        return [token for token in ids if token < self.n_text_tokens]
 
     def start_tokens(self, language: str | None) -> list[int]:
         """Return what opens a transcript without timestamps; no language on English-only models."""

@@ -25,7 +25,7 @@ SMALLEST_FACTOR = 0.5
 LARGEST_FACTOR = 2.0
 TEMPLATE_SHARPNESS = 12.0
 MAX_FRAMES = 20_000
-N_ROUNDS = 30
+N_ROUNDS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,7 +192,5 @@ def _clusters(shapes: Floats, n_templates: int) -> tuple[Floats, Indices]:
         np.add.at(sums, nearest, shapes)
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         templates = np.where(lengths > 0, sums / np.maximum(lengths, 1e-12), templates)
-        before, nearest = nearest, np.argmax(shapes @ templates.T, axis=1)
-        if np.array_equal(before, nearest):
-            break
+        nearest = np.argmax(shapes @ templates.T, axis=1)
     return templates, nearest

@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 
 from tests.client.web.page_driver import open_browser, write_microphone_wav
-from tests.client.web.scripted_server import Script, ScriptedServer
+from tests.client.web.script import Script
+from tests.client.web.scripted_server import ScriptedServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -30,14 +31,14 @@ def spoken_wav(speech_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return write_microphone_wav(speech_folder / SPOKEN, wav)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(spoken_wav: Path) -> AsyncIterator[Browser]:
-    """Chromium for one test file."""
+    """Chromium for all tests of the page."""
     async with open_browser(wav=spoken_wav) as chromium:
         yield chromium
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def blank_page(browser: Browser) -> AsyncIterator[Page]:
     """A page beside the modules that runs none of them, to load them one by one."""
     async with ScriptedServer(Script()) as server:

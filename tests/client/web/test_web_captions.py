@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.client.web.scripted_server import Script, caption_message
+from tests.client.web.script import Script, caption_message
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
     from tests.client.web.conftest import OpenPage
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 SETUP = """async () => {
   const { LiveCaptions } = await import("./js/captions.js");

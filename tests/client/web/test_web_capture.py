@@ -10,7 +10,8 @@ import samplerate
 import soundfile
 
 from tests.client.web.page_driver import open_browser, until
-from tests.client.web.scripted_server import Script, ScriptedServer
+from tests.client.web.script import Script
+from tests.client.web.scripted_server import ScriptedServer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.client.web.conftest import OpenPage
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 LOUD_RMS = 200
 IS_LIVE = "document.body.dataset.state === 'live'"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 APPEND_AND_READ = """
 async ({ lengths, limit, drop, from, count }) => {

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from websockets.asyncio.server import serve
 
-from tests.client.web.scripted_server import Script, ScriptedServer
+from tests.client.web.script import Script
+from tests.client.web.scripted_server import ScriptedServer
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.client.web.conftest import OpenPage
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 SESAME = "right-1"
 

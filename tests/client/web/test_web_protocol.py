@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 SERVER_TYPES = {"ready", "caption", "speech", "progress", "warning", "error", "done"}
 

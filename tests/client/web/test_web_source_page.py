@@ -13,7 +13,7 @@ import srt
 import webvtt
 
 from tests.client.web.page_driver import transcript_of, until
-from tests.client.web.scripted_server import Script, caption_message
+from tests.client.web.script import Script, caption_message
 from tests.client.web.test_web_capture import IS_IDLE, IS_LIVE, PROBLEMS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.client.web.conftest import OpenPage
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 SPOKEN = "he hoped there would be stew for dinner"
 STORY: list[tuple[int, dict[str, Any]]] = [

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 WRITE = """async (captions) => {
   const { cuesOf, toSrt, toText, toVtt } = await import("./js/subtitles.js");

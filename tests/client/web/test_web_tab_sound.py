@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from tests.client.web.page_driver import open_browser, until
-from tests.client.web.scripted_server import Script, ScriptedServer
+from tests.client.web.script import Script
+from tests.client.web.scripted_server import ScriptedServer
 from tests.client.web.test_web_capture import IS_IDLE, IS_LIVE, PROBLEMS
 
 if TYPE_CHECKING:
     from tests.client.web.conftest import OpenPage
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 TONE_HZ = 440
 

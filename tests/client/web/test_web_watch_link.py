@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.client.web.page_driver import until
-from tests.client.web.scripted_server import Script, StreamRecord, caption_message
+from tests.client.web.script import Script, StreamRecord, caption_message
 
 if TYPE_CHECKING:
     from tests.client.web.conftest import OpenPage
     from tests.client.web.scripted_server import ScriptedServer
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 WATCH = """async () => {
   const { WatchLink } = await import("./js/watch_link.js");

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from audiokv.server.app import CaptionServer
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 SESAME = "open-sesame"
 

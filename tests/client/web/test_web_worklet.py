@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 # Renders integers offline through the worklet and returns the frames that it posts.
 RENDER = """async ({ rate, left, right }) => {

@@ -9,6 +9,7 @@ from transformers import DynamicCache
 
 from audiokv.models.cache import BudgetedCache
 from audiokv.streaming.errors import ConfigError
+from audiokv.streaming.policy.headwise_policies import PyramidKvPolicy
 from audiokv.streaming.policy.marks import Keeping, Pool, SlotMarks
 
 if TYPE_CHECKING:
@@ -177,6 +178,16 @@ def test_held_slots_stay_in_the_budget_for_long_streams_in_constant_memory(
         assert cache.ledger.held == cache.held
         allocated.append(cache.allocated_nbytes)
     assert max(allocated[75:]) <= max(allocated[:75])
+
+
+@pytest.mark.parametrize("beta", [1.0, 20.0])
+def test_a_policy_can_be_given_with_its_own_parameters(llama: Any, beta: float) -> None:
+    cache = BudgetedCache(llama.config, 12, PyramidKvPolicy(beta=beta), per_head=True)
+    run(llama, cache, [40, 1])
+    held = [layer.held for layer in cache.producers]
+    assert sum(held) == 3 * 12
+    assert (held[0] > held[1] > held[2]) == (beta > 1)
+    assert cache.driver.policy.name == "pyramidkv"
 
 
 def test_reset_starts_over(llama: Any) -> None:

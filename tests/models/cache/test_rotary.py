@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,17 @@ def test_rotations_that_are_none_are_refused(config: Any) -> None:
     with pytest.raises(ConfigError) as error:
         rotation_for_layer(config, 0)
     assert error.value.code == "rotary_unsupported"
+
+
+def test_layer_types_without_rotary_positions_have_no_rotation() -> None:
+    parameters: dict[str, Any] = {
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            "full_attention": None,
+        }
+    }
+    config = SimpleNamespace(layer_types=["sliding_attention", "full_attention"], **parameters)
+    assert rotation_for_layer(config, 1) is None
 
 
 @given(st.integers(-40_000, 40_000))

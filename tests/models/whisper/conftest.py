@@ -50,6 +50,8 @@ SPECIAL = [
     "<|0.02|>",
 ]
 SUPPRESSED = [3, 17, 299]
+GAIN = 3.0  # of every product, so that text and attention differ from window to window
+END_BIAS = 7.0
 ALIGNMENT_HEADS = [(1, 0), (1, 3), (2, 2)]
 
 
@@ -99,9 +101,17 @@ def random_whisper(**changes: Any) -> WhisperForConditionalGeneration:
     model = WhisperForConditionalGeneration(config)
     model.train(mode=False)
     for name, parameter in model.named_parameters():
-        scale = 1.0 if "embed_positions" in name and "decoder" in name else 0.25
-        parameter.data = torch.randn_like(parameter) * scale
+        noise = torch.randn_like(parameter)
+        if "layer_norm" in name:
+            parameter.data = noise * 0.1 + name.endswith("weight")
+        elif "embed" in name or parameter.dim() == 1:
+            parameter.data = noise * 0.3
+        else:
+            parameter.data = noise * GAIN * parameter[0].numel() ** -0.5
         parameter.requires_grad_(False)  # noqa: FBT003  torch's own signature
+    # The end of the text is made likelier, or a random model would hardly ever end one.
+    decoder = model.model.decoder
+    decoder.embed_tokens.weight[N_TEXT_TOKENS] += END_BIAS * decoder.layer_norm.bias
     return model
 
 

@@ -83,11 +83,6 @@ def test_features_in_between_do_not_disturb_what_follows() -> None:
     torch.testing.assert_close(mel.features(250), fed(audio).features(250), rtol=0, atol=TOLERANCE)
 
 
-def with_loudest_bin(mel: torch.Tensor) -> torch.Tensor:
-    """Undo the dynamic range, which depends on the loudest bin of the window."""
-    return torch.maximum(mel, mel.max() - 0.5)
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     n_dropped=st.integers(0, 90),

@@ -41,7 +41,7 @@ def scores_of(options: DriverOptions) -> list[float]:
     driver.append([SlotMarks(at * 20, at * 20 + 20) for at in range(100, 112)])
     driver.observe(np.concatenate((rng.random(100) ** 3, np.full(12, 40.0))))
     driver.plan()
-    return driver.ledger.score.tolist()
+    return [float(score) for score in driver.ledger.score]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SHARED = AudioKvPolicy(Guards(20, min_retention_ms=0, boundary_frames=0))
 EVEN = np.ones((1, 1))
+SMOOTHERS: tuple[Smoother, ...] = (NoSmoother(), MedianTrendSmoother(), SpectralSmoother())
 
 
 def stream(importance: list[list[float]], quiet: tuple[int, ...] = ()) -> SlotLedger:
@@ -49,9 +50,7 @@ def test_the_total_is_exact_for_every_smoother(
 ) -> None:
     ledger = build_ledger(n_slots, seed, heads=(3, 2))
     assert ledger.heads is not None
-    smoother: Smoother = data.draw(
-        st.sampled_from([NoSmoother(), MedianTrendSmoother(), SpectralSmoother()])
-    )
+    smoother = data.draw(st.sampled_from(SMOOTHERS))
     head_scores = np.random.default_rng(seed).random((3, 2))
     policy = AudioKvHeadsPolicy(SHARED, head_scores, smoother, floor)
     n_keep = data.draw(st.integers(0, n_slots))

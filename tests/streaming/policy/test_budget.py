@@ -36,5 +36,5 @@ def test_the_mark_is_a_share_of_the_total(high_water: float, slots: int) -> None
 
 @pytest.mark.parametrize(("total_slots", "high_water"), [(0, 0.9), (10, 0.0), (10, 1.1)])
 def test_impossible_budgets_are_refused(total_slots: int, high_water: float) -> None:
-    with pytest.raises(ValueError, match="budget of 0 slots|high-water mark"):
+    with pytest.raises(ValueError, match=r"budget of 0 slots|high-water mark"):
         Budget(total_slots, high_water=high_water)

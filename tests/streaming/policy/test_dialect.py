@@ -107,10 +107,10 @@ def test_a_saved_prior_is_loaded_by_name(tmp_path: Path) -> None:
 
 
 def test_an_unknown_prior_is_named_with_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'welsh'.*Build one first"):
+    with pytest.raises(ConfigError, match=r"'welsh'.*Build one first"):
         load_prior("welsh", tmp_path)
     trained().save(tmp_path / "scots.json")
-    with pytest.raises(ConfigError, match="'../scots'.*Use one of scots") as caught:
+    with pytest.raises(ConfigError, match=r"'\.\./scots'.*Use one of scots") as caught:
         load_prior("../scots", tmp_path)
     assert caught.value.code == "unknown_dialect"
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,9 @@ from hypothesis import strategies as st
 
 from audiokv.streaming.policy.dialect import DialectPrior
 from audiokv.streaming.policy.marker import SlotMarker, Talker
-from audiokv.streaming.policy.marks import SlotMarks
+
+if TYPE_CHECKING:
+    from audiokv.streaming.policy.marks import SlotMarks
 
 
 def speech(n_frames: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

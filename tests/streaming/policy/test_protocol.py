@@ -27,15 +27,15 @@ SMOOTHERS: tuple[Smoother, ...] = (
 
 @pytest.mark.parametrize("name", POLICY_NAMES)
 @pytest.mark.parametrize("smoother", SMOOTHERS, ids=lambda smoother: repr(smoother)[:40])
-@given(n_slots=st.integers(0, 70), seed=st.integers(0, 10**6), data=st.data())
+@given(size=st.tuples(st.integers(0, 70), st.integers(0, 10**6)), data=st.data())
 def test_every_policy_keeps_the_contract_with_every_smoother(
     build_ledger: LedgerBuilder,
     name: str,
     smoother: Smoother,
-    n_slots: int,
-    seed: int,
+    size: tuple[int, int],
     data: st.DataObject,
 ) -> None:
+    n_slots, seed = size
     policy = policy_by_name(name)
     ledger = build_ledger(n_slots, seed, heads=(2, 2) if seed % 2 else None)
     scorer = Scorer(smoother)

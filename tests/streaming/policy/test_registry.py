@@ -4,6 +4,7 @@ import pytest
 
 from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.policy.audiokv import AudioKvPolicy
+from audiokv.streaming.policy.budget import BudgetPreset
 from audiokv.streaming.policy.profiles import profile_by_name
 from audiokv.streaming.policy.registry import POLICY_NAMES, audiokv_policy, policy_by_name
 
@@ -39,11 +40,11 @@ def test_audiokv_takes_the_slot_and_the_profile() -> None:
     assert policy == audiokv_policy(160, profile_by_name("stutter"))
     assert policy.guards.slot_ms == 160
     assert policy.guards.min_retention_ms == 400
-    assert audiokv_policy(20, profile_by_name("long")).preset.value[0] == 70
+    assert audiokv_policy(20, profile_by_name("long")).preset is BudgetPreset.LONG
     assert policy.languages.share == profile_by_name("stutter").language_share
 
 
 def test_an_unknown_policy_is_named_with_what_there_is() -> None:
-    with pytest.raises(ConfigError, match="'clairvoyant'.*streaming-llm") as caught:
+    with pytest.raises(ConfigError, match=r"'clairvoyant'.*streaming-llm") as caught:
         policy_by_name("clairvoyant")
     assert caught.value.code == "unknown_policy"

@@ -73,7 +73,7 @@ def test_a_repetition_shorter_than_the_window_is_smoothed_away() -> None:
 def test_a_median_or_trend_that_smooths_nothing_is_refused(
     window_slots: int, weight: float
 ) -> None:
-    with pytest.raises(ValueError, match="must be odd|weight"):
+    with pytest.raises(ValueError, match=r"must be odd|weight"):
         MedianTrendSmoother(window_slots, weight)
 
 
@@ -82,19 +82,27 @@ def test_without_mix_the_spectral_smoother_does_nothing(values: np.ndarray) -> N
     assert SpectralSmoother(mix=0.0).smooth(values) == pytest.approx(values, abs=1e-9)
 
 
-@given(VALUES, st.floats(0.05, 1.0), st.booleans(), st.integers(0, 6), st.floats(0, 1))
+SPECTRAL = st.builds(
+    SpectralSmoother, st.floats(0.05, 1.0), st.booleans(), st.floats(0, 1), st.integers(0, 6)
+)
+
+
+@given(VALUES, SPECTRAL)
 def test_the_spectral_smoother_is_its_direct_transform(
-    values: np.ndarray, energy_share: float, counts_dc: bool, taper_bins: int, mix: float
+    values: np.ndarray, smoother: SpectralSmoother
 ) -> None:
-    smoother = SpectralSmoother(energy_share, counts_dc, mix, taper_bins)
+    taper_bins, mix = smoother.taper_bins, smoother.mix
     n_slots = len(values)
     n_bins = n_slots // 2 + 1
     turns = np.outer(np.arange(n_slots), np.arange(n_bins)) / n_slots
     spectrum = values @ np.exp(-2j * math.pi * turns)
     energy = np.abs(spectrum) ** 2
     last = int(smoother.last_kept_bin(energy)[0])
-    counted = energy[0 if counts_dc else 1 :]
-    assert counted[: last + 1].sum() >= energy_share * counted.sum() * (1 - 1e-9) or n_bins == 1
+    counted = energy[0 if smoother.counts_dc else 1 :]
+    assert (
+        counted[: last + 1].sum() >= smoother.energy_share * counted.sum() * (1 - 1e-9)
+        or n_bins == 1
+    )
     fade = [
         1.0
         if bin_ <= last
@@ -144,5 +152,5 @@ def test_rows_have_their_own_cut_off() -> None:
 def test_a_spectral_smoother_out_of_range_is_refused(
     energy_share: float, mix: float, taper_bins: int
 ) -> None:
-    with pytest.raises(ValueError, match="energy share|mix|taper"):
+    with pytest.raises(ValueError, match=r"energy share|mix|taper"):
         SpectralSmoother(energy_share, mix=mix, taper_bins=taper_bins)

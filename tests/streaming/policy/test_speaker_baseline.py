@@ -35,7 +35,7 @@ def test_the_long_run_is_everything_but_the_latest_ten(values: list[float]) -> N
 
 
 def noise(n_values: int, level: float, spread: float) -> list[float]:
-    return (level + spread * np.random.default_rng(0).standard_normal(n_values)).tolist()
+    return [level + spread * value for value in np.random.default_rng(0).standard_normal(n_values)]
 
 
 def test_a_burst_restarts_the_baseline_and_a_calm_stream_does_not() -> None:

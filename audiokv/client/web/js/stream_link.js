@@ -104,13 +104,7 @@ export class StreamLink extends Link {
    */
   push(samples) {
     this.#kept.append(samples);
-    const lostSamples = this.#kept.start - this.#sent;
-    if (lostSamples > 0) {
-      this.#sent = this.#kept.start;
-      this.#isRenewing = true;
-      const ms = (lostSamples * 1000) / this.#rateHz;
-      this.dispatchEvent(new CustomEvent("lost", { detail: { ms } }));
-    }
+    if (this.state === "live" && this.#kept.start > this.#sent) this.#isRenewing = true;
     this.#pump();
   }
 
@@ -145,7 +139,7 @@ export class StreamLink extends Link {
 
   greeting() {
     this.#isStopSent = false;
-    if (!this.#resume) this.#base = Math.max(this.#base, this.#kept.start);
+    if (!this.#resume) this.#moveBase(this.#base);
     return startMessage(this.#startOptions, this.#resume ?? undefined);
   }
 
@@ -282,9 +276,8 @@ export class StreamLink extends Link {
   #renew() {
     const settled = this.#base + this.#samples(this.#settledMs);
     this.#closeOpenCaption();
-    this.#base = Math.min(Math.max(this.#kept.start, settled), this.#kept.end);
-    this.#sent = this.#base;
-    this.#acknowledged = this.#base;
+    // A stream that was ended because its next samples are gone has said all it was sent.
+    this.#moveBase(this.#isRenewing ? this.#sent : settled);
     this.#generation += 1;
     this.#lastSeq = 0;
     this.#settledMs = 0;
@@ -293,6 +286,18 @@ export class StreamLink extends Link {
     this.#isRenewing = false;
     this.#resume = null;
     this.#pendingUpdate = null;
+  }
+
+  /**
+   * Let the next stream begin at a position, or at the oldest sample still kept after it.
+   * @param {number} wanted
+   */
+  #moveBase(wanted) {
+    this.#base = Math.max(this.#kept.start, Math.min(wanted, this.#kept.end));
+    this.#sent = this.#base;
+    this.#acknowledged = this.#base;
+    const ms = ((this.#base - wanted) * 1000) / this.#rateHz;
+    if (ms > 0) this.dispatchEvent(new CustomEvent("lost", { detail: { ms } }));
   }
 
   /** Turn the committed words of a segment that nobody will finish into its final caption. */
