@@ -1,4 +1,4 @@
-"""What is measured of captions: errors, latencies, stability. Definitions are in docs/results.md."""
+"""What is measured of captions: errors, latencies, stability; defined in docs/results.md."""
 
 from __future__ import annotations
 

@@ -25,10 +25,12 @@ class OfflineDecoder:
 
     def __init__(self, folder: Path) -> None:
         self._model = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
-        self._model.eval()
-        self._features = WhisperFeatureExtractor(feature_size=self._model.config.num_mel_bins)
+        n_mels = self._model.config.num_mel_bins
+        self._features = WhisperFeatureExtractor(feature_size=n_mels)  # type: ignore[no-untyped-call]
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._is_multilingual = bool(self._model.generation_config.is_multilingual)
+        self._is_multilingual = bool(
+            getattr(self._model.generation_config, "is_multilingual", True)
+        )
 
     @torch.inference_mode()
     def text(self, recording: Recording) -> str:

@@ -1,5 +1,6 @@
 """Cost of the eviction policy: per 10 ms frame, per eviction, and what prefetch does to steps.
 
+Times are those of the thread on the processor: what the work costs, whoever else is running.
 Needs no model: marks come from synthetic audio, attention from a seeded generator. Run it as
 ``python benchmarks/policy.py``; it writes ``results/policy.json`` and ``results/policy.png``.
 """
@@ -7,12 +8,8 @@ Needs no model: marks come from synthetic audio, attention from a seeded generat
 from __future__ import annotations
 
 import json
-import platform
-import subprocess
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -23,11 +20,11 @@ from audiokv.streaming.policy.marker import SlotMarker, Talker
 from audiokv.streaming.policy.marks import Reason, SlotMarks
 from audiokv.streaming.policy.prefetch import NoPrefetch, Prefetch, RhythmPrefetch, StepPrefetch
 from audiokv.streaming.policy.registry import POLICY_NAMES
+from benchmarks.results_file import RESULTS, provenance, write_results
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-RESULTS = Path(__file__).resolve().parent / "results"
 SLOT_MS = 20
 FRAME_SAMPLES = 160
 BUDGETS_SLOTS = (128, 256, 512, 1024, 2048)
@@ -123,30 +120,30 @@ def run_stream(
             cost = StreamCost()
         samples, is_voice = speech.frames(step_frames)
         attention = rng.random(total_slots + 64) ** 4
-        begin = time.perf_counter()
+        begin = time.thread_time()
         marks = marker.push(samples, is_voice, Talker("ann", "en"))
-        marked = time.perf_counter()
+        marked = time.thread_time()
         driver.append(marks)
-        appended = time.perf_counter()
+        appended = time.thread_time()
         plan = driver.plan()
         if plan:
             driver.apply(plan)
             cost.n_hot += 1
-        planned = time.perf_counter()
+        planned = time.thread_time()
         if plan:
             cost.evictions.seconds.append(planned - appended)
         cost.use.append(driver.ledger.held / total_slots)
         if step % probe_every == 0:
             driver.observe(attention[: driver.ledger.held])
             driver.commit_until(driver.ledger.now_ms - COMMIT_LAG_MS)
-        observed = time.perf_counter()
+        observed = time.thread_time()
         if step % probe_every == 0:
             driver.settle()
-        settled = time.perf_counter()
+        settled = time.thread_time()
         ahead = driver.plan_ahead()
         if ahead:
             driver.apply(ahead)
-            cost.evictions.seconds.append(time.perf_counter() - settled)
+            cost.evictions.seconds.append(time.thread_time() - settled)
             cost.n_ahead += 1
         evicting = planned - appended if plan else 0.0
         cost.marking.seconds.append(marked - begin)
@@ -181,9 +178,9 @@ def cost_by_policy() -> dict[str, dict[str, float]]:
         durations = Durations()
         for _ in range(N_REPEATS):
             ledger = full_ledger(HEADLINE_SLOTS)
-            begin = time.perf_counter()
+            begin = time.thread_time()
             ledger.evict(policy.choose(ledger, 32), Reason.AHEAD)
-            durations.seconds.append(time.perf_counter() - begin)
+            durations.seconds.append(time.thread_time() - begin)
         costs[name] = durations.summary_us()
     return costs
 
@@ -227,29 +224,6 @@ def cost_by_prefetch() -> dict[str, dict[str, object]]:
     return rows
 
 
-def machine() -> dict[str, str]:
-    """Return what the figures depend on."""
-    names = [
-        line.split(":")[1].strip()
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        if line.startswith("model name")
-    ]
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"],  # noqa: S607  the git on the path is the one meant
-        cwd=RESULTS.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return {
-        "commit": commit.stdout.strip(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": f"{len(names)} x {names[0] if names else platform.machine()}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-
-
 def plot(by_budget: list[dict[str, object]], by_policy: dict[str, dict[str, float]]) -> None:
     """Draw cost by budget and by policy."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4))
@@ -259,7 +233,9 @@ def plot(by_budget: list[dict[str, object]], by_policy: dict[str, dict[str, floa
         means = [row["per_frame_us"]["mean"] for row in rows]  # type: ignore[index]
         left.plot(budgets, means, marker="o", label=f"{step_frames * 10} ms a step")
     left.axhline(20, color="grey", linestyle=":", label="target")
-    left.set(xlabel="budget (slots)", ylabel="µs per 10 ms frame, mean", xscale="log", ylim=(0, None))
+    left.set(
+        xlabel="budget (slots)", ylabel="µs per 10 ms frame, mean", xscale="log", ylim=(0, None)
+    )
     left.legend()
     right.barh([*by_policy], [cost["p50"] for cost in by_policy.values()])
     right.set(xlabel=f"µs per eviction of 32 of {HEADLINE_SLOTS} slots, median")
@@ -269,17 +245,15 @@ def plot(by_budget: list[dict[str, object]], by_policy: dict[str, dict[str, floa
 
 def main() -> None:
     """Measure, print and write."""
-    RESULTS.mkdir(exist_ok=True)
-    results = {
-        **machine(),
+    origin = provenance(("audiokv", "numpy"))
+    results: dict[str, object] = {
         "slot_ms": SLOT_MS,
         "by_budget": cost_by_budget(),
         "by_prefetch": cost_by_prefetch(),
         "by_policy_us": cost_by_policy(),
     }
-    text = json.dumps(results, indent=1)
-    (RESULTS / "policy.json").write_text(text + "\n", encoding="utf-8")
-    print(text)
+    print(json.dumps(results, indent=1))
+    write_results("policy", results, origin)
     plot(results["by_budget"], results["by_policy_us"])  # type: ignore[arg-type]
 
 

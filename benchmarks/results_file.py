@@ -1,4 +1,4 @@
-"""Results on disk: every figure with the commit, date, machine and versions it was measured with."""
+"""Results on disk: figures with the commit, date, machine and versions they come from."""
 
 from __future__ import annotations
 

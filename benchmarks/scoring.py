@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from benchmarks.recordings import Recording
 
 
-
 @dataclass(frozen=True, slots=True)
 class Heard:
     """What one way of captioning made of one recording.
@@ -174,7 +173,9 @@ class Summary:
     @property
     def finalised(self) -> dict[str, float]:
         """Finalisation latency in ms."""
-        return percentiles([one.finalised_ms for one in self.scores if one.finalised_ms is not None])
+        return percentiles(
+            [one.finalised_ms for one in self.scores if one.finalised_ms is not None]
+        )
 
     @property
     def erasure(self) -> float:

@@ -52,7 +52,7 @@ class ProcessWatch:
 
     def _cpu_s(self) -> float:
         times = self._process.cpu_times()
-        return times.user + times.system
+        return float(times.user + times.system)
 
     async def watch(self) -> None:
         """Sample the memory until cancelled."""

@@ -43,7 +43,9 @@ def align_offline(recognizer: Recognizer, recording: Recording) -> tuple[Word, .
 
 
 def sounding_end_ms(samples: FloatArray, start_ms: float, end_ms: float) -> float:
-    """Return where sound ends within a span: an aligner lets a word last through the pause after it.
+    """Return where sound ends within a span.
+
+    An aligner lets a word last through the pause after it; listeners do not.
 
     Args:
         samples: The whole recording, shape (n,), 16 kHz.

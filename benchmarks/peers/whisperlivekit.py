@@ -106,7 +106,7 @@ def _free_port() -> int:
 
 def _is_ready(port: int) -> bool:
     try:
-        with urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:  # noqa: S310  http
+        with urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
             return bool(json.load(answer).get("ready"))
     except (URLError, OSError, ValueError):
         return False

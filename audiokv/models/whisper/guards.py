@@ -11,12 +11,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from audiokv.streaming.captions import Word
+
 _MAX_NO_SPEECH_PROBABILITY = 0.6
 _MIN_MEAN_LOG_PROBABILITY = -1.0
 _MAX_PERIOD_TOKENS = 16
 _MIN_REPEATS = 3
 # Nobody speaks a token in less: a loop has run out of audio and its tokens share a few slots.
 _MIN_TOKEN_MS = 45
+_MIN_WORD_MS = 40
 _MAX_REWIND_SLOTS = 25
 
 
@@ -51,6 +54,18 @@ def rewind_start(attention: NDArray[np.float32], n_forced: int) -> int:
         if is_back[n_forced + i] and is_back[n_forced + i + 1]:
             return i
     return n_new
+
+
+def n_spoken(words: Sequence[Word]) -> int:
+    """Return how many words stand before a tail that takes no time.
+
+    At the end of the audio the decoder may go on into the silence; what it makes up there gets no
+    slots of its own.
+    """
+    n = len(words)
+    while n and words[n - 1].end_ms - words[n - 1].start_ms < _MIN_WORD_MS:
+        n -= 1
+    return n
 
 
 def loop_start(tokens: Sequence[int], starts_ms: Sequence[int]) -> int:

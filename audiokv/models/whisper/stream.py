@@ -12,7 +12,7 @@ from audiokv.models.base import Hypothesis
 from audiokv.models.whisper.alignment import SLOT_MS, token_starts_ms
 from audiokv.models.whisper.decoding import DraftDecoder
 from audiokv.models.whisper.features import IncrementalLogMel
-from audiokv.models.whisper.guards import is_unspoken, loop_start, rewind_start
+from audiokv.models.whisper.guards import is_unspoken, loop_start, n_spoken, rewind_start
 from audiokv.models.whisper.language import LanguageTracker
 from audiokv.models.whisper.text import without_leading_mark
 from audiokv.streaming.captions import Word
@@ -180,6 +180,7 @@ class WhisperStream:
         grouped = without_leading_mark(self._text.words(tokens[:n_kept], language))
         self._latest = self._timed(grouped, starts.tolist(), scores)
         words = tuple(word for _, word in self._latest)
+        words = words[: n_spoken(words)]
         if not self._languages:
             return Hypothesis(words, "en")
         return Hypothesis(words, language, self._tracker.confidence, self._tracker.is_settled)

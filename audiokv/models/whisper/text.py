@@ -99,10 +99,12 @@ class WhisperText:
         opening: list[int] = []
         for piece, ids in self._characters(tokens):
             bare = piece.strip()
-            starts_word = piece.startswith(" ") or (not spaced and not _is_closing(bare))
+            starts_word = (
+                bool(opening) or piece.startswith(" ") or (not spaced and not _is_closing(bare))
+            )
             if not bare or (starts_word and all(c in _OPENING for c in bare)):
                 opening.extend(ids)  # blanks too: they belong to the word that follows
-            elif not words or opening or starts_word:
+            elif not words or starts_word:
                 all_ids = [*opening, *ids]
                 text = self._tokenizer.decode(all_ids, skip_special_tokens=False)
                 words.append(TokenWord(text.strip(), tuple(all_ids), text.startswith(" ")))

@@ -80,7 +80,7 @@ class Column(Generic[Item_co]):
 
     def keep(self, indices: Indices) -> None:
         """Hold only these slots from now on, in this order."""
-        self._array[..., : len(indices)] = self._array[..., indices]
+        self._array[..., : len(indices)] = self._rows.take(indices, axis=-1)
         self._rows = self._view(len(indices))
 
     def _view(self, held: int) -> NDArray[Item_co]:

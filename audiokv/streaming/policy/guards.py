@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from audiokv.streaming.audio_format import FRAME_MS
-from audiokv.streaming.policy.arrays import slots_for
+from audiokv.streaming.policy.arrays import NO_SLOTS, slots_for
 from audiokv.streaming.policy.marks import Keeping
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from audiokv.streaming.policy.arrays import Ints, Mask
+    from audiokv.streaming.policy.arrays import Indices, Ints
     from audiokv.streaming.policy.ledger import SlotLedger
 
 
@@ -62,28 +62,30 @@ class Guards:
         keeping = ledger.keeping
         guard = np.zeros(ledger.held, np.int8)
         guard[keeping == Keeping.SEGMENT_END] = Guard.SEGMENT_END
-        guard[self._is_near_boundary(ledger)] = Guard.NEAR_BOUNDARY
+        guard[self._near_boundary(ledger)] = Guard.NEAR_BOUNDARY
         n_young = slots_for(self.min_retention_ms, self.slot_ms)
         guard[ledger.end_ms > ledger.now_ms - n_young * self.slot_ms] = Guard.YOUNG
         guard[keeping == Keeping.SINK] = Guard.SINK
         guard[keeping == Keeping.PROMPT] = Guard.PROMPT
         return guard
 
-    def _is_near_boundary(self, ledger: SlotLedger) -> Mask:
+    def _near_boundary(self, ledger: SlotLedger) -> Indices:
+        """Return the uncommitted rows near a boundary."""
         reach_ms = slots_for(self.boundary_frames * FRAME_MS, self.slot_ms) * self.slot_ms
         boundaries = np.flatnonzero(ledger.is_boundary)
+        rows = np.flatnonzero(~ledger.is_committed)
         if not len(boundaries):
-            return np.zeros(ledger.held, np.bool_)
+            return NO_SLOTS
+        following = np.searchsorted(boundaries, rows)
         distance_ms = np.minimum(
-            _gap_ms(ledger, boundaries, np.searchsorted(boundaries, np.arange(ledger.held))),
-            _gap_ms(ledger, boundaries, np.searchsorted(boundaries, np.arange(ledger.held)) - 1),
+            _gap_ms(ledger, rows, boundaries[np.minimum(following, len(boundaries) - 1)]),
+            _gap_ms(ledger, rows, boundaries[np.maximum(following - 1, 0)]),
         )
-        return ~ledger.is_committed & (distance_ms < reach_ms)
+        return rows[distance_ms < reach_ms]
 
 
-def _gap_ms(ledger: SlotLedger, boundaries: Ints, nearest: Ints) -> Ints:
-    """Return the silence between each slot and one boundary slot; 0 where they touch or overlap."""
-    other = boundaries[np.clip(nearest, 0, len(boundaries) - 1)]
-    after: Ints = ledger.start_ms[other] - ledger.end_ms
-    before: Ints = ledger.start_ms - ledger.end_ms[other]
+def _gap_ms(ledger: SlotLedger, rows: Indices, others: Indices) -> Ints:
+    """Return the time between each row's slot and another; 0 where they touch or overlap."""
+    after: Ints = ledger.start_ms[others] - ledger.end_ms[rows]
+    before: Ints = ledger.start_ms[rows] - ledger.end_ms[others]
     return np.maximum(np.maximum(after, before), 0)

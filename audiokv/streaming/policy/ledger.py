@@ -180,6 +180,8 @@ class SlotLedger:
         Raises:
             ValueError: A slot ends before it starts or starts before its predecessor.
         """
+        if not marks:
+            return
         last_start_ms = int(self._start_ms.rows[-1]) if self.held else None
         check_order(marks, last_start_ms, self.now_ms)
         keeping = [self._keeping_of(mark) for mark in marks]

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from audiokv.streaming.policy.spectrum import Samples
 
 
+N_COLUMNS = 4
+VOICE_SHARE = 0.5
+
+
 @dataclass(frozen=True, slots=True)
 class Talker:
     """Who speaks in which language.
@@ -54,8 +58,9 @@ class SlotMarker:
         self._at_ms = start_ms
         self._spectrum = BandSpectrum()
         self._detector = BoundaryDetector()
-        # Columns of frames that do not fill a slot yet: voice, boundary, power, factor.
-        self._waiting: Floats = np.empty((0, 4))
+        # Frames that do not fill a slot yet: a call costs more than a frame, so they wait.
+        self._samples: Samples = np.empty(0, np.float32)
+        self._is_voice: Mask = np.empty(0, np.bool_)
 
     def push(
         self, samples: Samples, is_voice: Mask, talker: Talker = UNKNOWN_TALKER
@@ -68,45 +73,43 @@ class SlotMarker:
             talker: Who speaks now; a slot takes the talker of the frame that completes it.
 
         Raises:
-            ValueError: The samples are not whole frames, or not as many as the marks.
+            ValueError: There are not 160 samples for every mark.
         """
+        if len(samples) != len(is_voice) * FRAME_SAMPLES:
+            raise ValueError(f"{len(is_voice)} voice marks for {len(samples)} samples")
+        samples = np.concatenate((self._samples, samples))
+        is_voice = np.concatenate((self._is_voice, is_voice))
+        per_slot = self._slot_ms // FRAME_MS
+        n_slots = len(is_voice) // per_slot
+        n_frames = n_slots * per_slot
+        self._samples, self._is_voice = samples[n_frames * FRAME_SAMPLES :], is_voice[n_frames:]
+        if not n_slots:
+            return []
+        frames = self._frames(samples[: n_frames * FRAME_SAMPLES], is_voice[:n_frames])
+        means = frames.reshape(n_slots, per_slot, N_COLUMNS).mean(axis=1)
+        return [self._mark(slot, talker) for slot in means.tolist()]
+
+    def _frames(self, samples: Samples, is_voice: Mask) -> Floats:
+        """Return voice, boundary, power and factor of whole frames, shape (n, 4)."""
         bands = self._spectrum.push(samples)
-        if len(is_voice) != len(bands):
-            raise ValueError(f"{len(is_voice)} voice marks for {len(bands)} frames")
-        frames = np.empty((len(bands), 4))
+        by_frame = samples.reshape(-1, FRAME_SAMPLES)
+        frames = np.empty((len(is_voice), N_COLUMNS))
         frames[:, 0] = is_voice
         frames[:, 1] = self._detector.push(bands)
-        by_frame = samples.reshape(-1, FRAME_SAMPLES)
         frames[:, 2] = np.einsum("fs,fs->f", by_frame, by_frame) / FRAME_SAMPLES
         frames[:, 3] = 1.0 if self._prior is None else self._prior.factors_for(bands)
-        waiting = np.concatenate((self._waiting, frames))
-        per_slot = self._slot_ms // FRAME_MS
-        n_slots = len(waiting) // per_slot
-        self._waiting = waiting[n_slots * per_slot :]
-        slots = waiting[: n_slots * per_slot].reshape(n_slots, per_slot, 4)
-        return [self._mark(slot, talker) for slot in zip(*_summaries(slots), strict=True)]
+        return frames
 
-    def _mark(self, slot: tuple[bool, bool, float, float], talker: Talker) -> SlotMarks:
+    def _mark(self, means: list[float], talker: Talker) -> SlotMarks:
         start_ms, self._at_ms = self._at_ms, self._at_ms + self._slot_ms
-        is_voice, is_boundary, power, factor = slot
+        voice_share, boundary_share, power, factor = means
         return SlotMarks(
             start_ms,
             self._at_ms,
-            is_voice=is_voice,
-            is_boundary=is_boundary,
+            is_voice=voice_share >= VOICE_SHARE,
+            is_boundary=boundary_share > 0,
             speaker=talker.speaker,
             language=talker.language,
             prior=factor,
             power=power,
         )
-
-
-def _summaries(slots: Floats) -> tuple[list[bool], list[bool], list[float], list[float]]:
-    """Return voice, boundary, power and factor of slots given as (slots, frames, 4)."""
-    means = slots.mean(axis=1)
-    return (
-        (means[:, 0] >= 0.5).tolist(),  # noqa: PLR2004  half the frames
-        (means[:, 1] > 0).tolist(),
-        means[:, 2].tolist(),
-        means[:, 3].tolist(),
-    )

@@ -42,7 +42,10 @@ DRIVE = """async ({ options = {}, ms, update = null, stopAfterMs = null, everyMs
   const frame = () => Int16Array.from({ length: 160 }, () => (position++ * 31) % 32749);
   while (position < ms * 16 && link.state !== "failed") {
     for (let i = 0; i < 10; i += 1) link.push(frame());
-    if (update && position === 16000) link.update(update);
+    if (update && position === 16000) {
+      while (link.state !== "live") await new Promise((resolve) => setTimeout(resolve, 5));
+      link.update(update);
+    }
     await new Promise((resolve) => setTimeout(resolve, everyMs));
   }
   if (stopAfterMs !== null) await new Promise((resolve) => setTimeout(resolve, stopAfterMs));

@@ -13,9 +13,8 @@ from audiokv.models.whisper.decoding import Decoded, DraftDecoder
 from audiokv.models.whisper.network import SelfCache
 
 if TYPE_CHECKING:
-    from conftest import Tiny
-
     from audiokv.models.whisper.network import CrossCache
+    from tests.models.whisper.conftest import Tiny
 
 SUPPRESSED = [3, 17, 299]
 
@@ -192,9 +191,7 @@ def test_the_position_limit_of_the_model_holds(tiny: Tiny) -> None:
 
 @settings(deadline=None, max_examples=20)
 @given(seed=SEEDS, suppressed=st.lists(st.integers(0, 339), max_size=200))
-def test_suppressed_tokens_are_never_produced(
-    tiny: Tiny, seed: int, suppressed: list[int]
-) -> None:
+def test_suppressed_tokens_are_never_produced(tiny: Tiny, seed: int, suppressed: list[int]) -> None:
     cross = window(tiny, seed=seed)
     wanted = decoder(tiny, []).decode(start(tiny), 0, [], cross).tokens
     barred = {*suppressed, *wanted[:2]}

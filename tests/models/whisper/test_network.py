@@ -10,9 +10,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from audiokv.models.whisper.network import Dimensions, SelfCache, fastest_dtype
 
 if TYPE_CHECKING:
-    from conftest import Tiny
-
     from audiokv.models.whisper.network import CrossCache, WhisperNetwork
+    from tests.models.whisper.conftest import Tiny
 
 TOKENS = [341, 342, 347, 351, 40, 41, 42, 99, 7, 300]
 WINDOW_SLOTS = [1, 2, 37, 100, 150]

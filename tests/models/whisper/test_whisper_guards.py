@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audiokv.models.whisper.guards import is_unspoken, loop_start, rewind_start
+from audiokv.models.whisper.guards import is_unspoken, loop_start, n_spoken, rewind_start
+from audiokv.streaming.captions import Word
 
 TOKENS = st.lists(st.integers(0, 3), max_size=40)
 
@@ -125,3 +126,14 @@ def test_no_new_tokens_leave_nothing_to_cut(n_forced: int) -> None:
 def test_monotone_attention_is_never_a_rewind(slots: list[int], n_forced: int) -> None:
     n_forced = min(n_forced, len(slots))
     assert rewind_start(looking(*slots), n_forced) == len(slots) - n_forced
+
+
+def test_words_without_time_at_the_end_are_not_spoken() -> None:
+    def word(start_ms: int, end_ms: int) -> Word:
+        return Word("w", start_ms, end_ms, 0.5)
+
+    assert n_spoken([]) == 0
+    assert n_spoken([word(0, 300), word(300, 340)]) == 2
+    assert n_spoken([word(0, 300), word(300, 320), word(320, 320)]) == 1
+    # Inside a sentence the alignment may squeeze a short word that was said.
+    assert n_spoken([word(0, 300), word(300, 300), word(300, 500)]) == 3

@@ -81,5 +81,5 @@ def test_slots_that_are_not_whole_frames_are_refused(slot_ms: int) -> None:
 
 
 def test_marks_that_do_not_match_the_samples_are_refused() -> None:
-    with pytest.raises(ValueError, match="1 voice marks for 2 frames"):
+    with pytest.raises(ValueError, match="1 voice marks for 320 samples"):
         SlotMarker(20).push(np.zeros(320, np.float32), np.ones(1, np.bool_))

@@ -139,7 +139,10 @@ export class StreamLink extends Link {
 
   greeting() {
     this.#isStopSent = false;
-    if (!this.#resume) this.#moveBase(this.#base);
+    if (!this.#resume) {
+      this.#moveBase(this.#base);
+      this.#pendingUpdate = null; // The message itself says it.
+    }
     return startMessage(this.#startOptions, this.#resume ?? undefined);
   }
 
@@ -285,7 +288,6 @@ export class StreamLink extends Link {
     this.#isSpeech = false;
     this.#isRenewing = false;
     this.#resume = null;
-    this.#pendingUpdate = null;
   }
 
   /**
