@@ -227,7 +227,11 @@ class Session:
         if segment is None:
             return []
         self._decoded_ms = self._fed_ms
-        self._language = hypothesis.language
+        if hypothesis.language != self._language:
+            # Words of the other language say nothing about these.
+            self._language = hypothesis.language
+            self._commit.restart()
+            self._view = TailView(self._options.show)
         self._tail = hypothesis.words
         if hypothesis.words:
             self._texted_ms = self._fed_ms

@@ -136,7 +136,7 @@ class ShowOptions:
     """
 
     guard_ms: int = 250
-    language_confidence: float = 0.8
+    language_confidence: float = 0.5
 
 
 @dataclass(slots=True)

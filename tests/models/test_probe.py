@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audiokv.models.probe import (
@@ -33,6 +33,7 @@ def weights_by_hand(
     return logits.softmax(dim=-1)
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 2),
     st.integers(1, 3),

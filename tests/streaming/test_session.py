@@ -45,6 +45,7 @@ class Script:
     timetable: Sequence[tuple[str, int, int]]
     confidence: float = 1.0
     is_settled: bool = True
+    language: str = "en"
     opened: list[int] = field(default_factory=list)
     segments: list[int] = field(default_factory=list)
     options: list[StreamOptions] = field(default_factory=list)
@@ -76,7 +77,7 @@ class Script:
             for text, start, end in self.timetable[self.n_committed :]
             if end <= self.end_ms
         )
-        return Hypothesis(words, "en", self.confidence, self.is_settled)
+        return Hypothesis(words, self.language, self.confidence, self.is_settled)
 
 
 def audio(*parts: tuple[int, int]) -> bytes:
@@ -304,10 +305,21 @@ def test_a_restarted_window_does_not_hear_committed_words_again() -> None:
 
 
 def test_an_unsure_language_is_neither_shown_nor_committed_but_never_lost() -> None:
-    script = Script(spoken(4), confidence=0.5, is_settled=False)
+    script = Script(spoken(4), confidence=0.4, is_settled=False)
     events = run(script, audio((LOUD, 2_000), (0, 1_000)))
     assert [c.is_final for c in captions(events)] == [True]
     assert finals(events) == ["w0 w1 w2 w3"]
+
+
+def test_another_language_replaces_what_is_shown_at_once() -> None:
+    script = Script([("harina", 0, 300)], is_settled=False)
+    session = session_of(script)
+    session.push(audio((LOUD, 800)))
+    assert captions(drain(session, script))[-1].text == "harina"
+    script.language, script.timetable = "es", [("arenas", 0, 300)]
+    session.push(audio((LOUD, 200)))
+    caption = captions(drain(session, script))[-1]
+    assert (caption.text, caption.language) == ("arenas", "es")
 
 
 def test_a_partial_that_came_to_nothing_is_taken_back() -> None:

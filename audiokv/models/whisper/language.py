@@ -44,7 +44,10 @@ class LanguageTracker:
 
     @property
     def confidence(self) -> float:
-        """Probability of the current language; 1 once it is settled."""
+        """Probability of the current language; 1 once it is settled.
+
+        A language that was not the best one before is believed half: early guesses jump about.
+        """
         return 1.0 if self.is_settled else self._probability
 
     def settle(self) -> None:
@@ -80,6 +83,7 @@ class LanguageTracker:
             self._n_in_a_row += 1
         else:
             self._n_in_a_row = 1
-        self._best, self._probability = code, probability
+        self._probability = probability if code == self._best else probability / 2
+        self._best = code
         if self._n_in_a_row >= _SURE_IN_A_ROW:
             self._locked = code

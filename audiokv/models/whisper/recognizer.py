@@ -12,7 +12,12 @@ from audiokv.models.base import RecognizerInfo
 from audiokv.models.whisper.alignment import SLOT_MS
 from audiokv.models.whisper.features import mel_filters
 from audiokv.models.whisper.network import Dimensions, WhisperNetwork, fastest_dtype
-from audiokv.models.whisper.stream import WhisperModel, WhisperStream, WindowOptions
+from audiokv.models.whisper.stream import (
+    WhisperModel,
+    WhisperStream,
+    WindowOptions,
+    max_window_ms,
+)
 from audiokv.models.whisper.text import WhisperText
 
 if TYPE_CHECKING:
@@ -74,7 +79,7 @@ class WhisperRecognizer:
             slot_ms=SLOT_MS,
             languages=frozenset(text.language_ids) or frozenset({"en"}),
             aligns=True,
-            max_window_ms=dims.max_source_positions * SLOT_MS - self._window.padding_ms,
+            max_window_ms=max_window_ms(dims, self._window),
         )
 
     def open_stream(self, options: StreamOptions) -> WhisperStream:

@@ -19,7 +19,7 @@ from audiokv.streaming.captions import Word
 
 if TYPE_CHECKING:
     from audiokv.models.base import FloatArray, StreamOptions
-    from audiokv.models.whisper.network import CrossCache, WhisperNetwork
+    from audiokv.models.whisper.network import CrossCache, Dimensions, WhisperNetwork
     from audiokv.models.whisper.text import TokenWord, WhisperText
 
 SAMPLES_PER_MS = 16
@@ -44,6 +44,12 @@ class WindowOptions:
     keep_ms: int = 3000
     max_prompt_tokens: int = 100
     max_previous_tokens: int = 0
+
+
+def max_window_ms(dims: Dimensions, window: WindowOptions) -> int:
+    """Return how much audio fits before the padding, at least half of what the model takes."""
+    whole_ms = dims.max_source_positions * SLOT_MS
+    return max(whole_ms - window.padding_ms, whole_ms // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +124,10 @@ class WhisperStream:
     def append(self, samples: FloatArray) -> None:
         """Add audio at the end of the window."""
         self._mel.append(torch.from_numpy(samples))
-        limit_ms = self._network.dims.max_source_positions * SLOT_MS - self._window.padding_ms
+        limit_ms = max_window_ms(self._network.dims, self._window)
         if self.end_ms - self._start_ms > limit_ms:
             # Nothing was committed for long. What is new counts, or the stream would go deaf.
-            self._let_go(self.end_ms - max(limit_ms, SLOT_MS) + COLUMN_MS)
+            self._let_go(self.end_ms - limit_ms + COLUMN_MS)
 
     def update(self, options: StreamOptions) -> None:
         """Take new wishes: language, prompt."""

@@ -190,6 +190,14 @@ def test_a_policy_can_be_given_with_its_own_parameters(llama: Any, beta: float) 
     assert cache.driver.policy.name == "pyramidkv"
 
 
+def test_heads_lose_nothing_while_there_is_room(llama: Any) -> None:
+    cache = BudgetedCache(llama.config, budget=40, policy="adakv", per_head=True)
+    run(llama, cache, [30, 10])
+    assert all(len(store) == 40 for layer in cache.producers for store in layer.stores)
+    run(llama, cache, [1])
+    assert cache.held_per_head == 40
+
+
 def test_reset_starts_over(llama: Any) -> None:
     cache = BudgetedCache(llama.config, budget=12)
     cache.expect([SlotMarks(0, 20)] * 50)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audiokv.models.cache.buffers import SlotBuffer
@@ -18,6 +18,7 @@ CHANGES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(CHANGES)
 def test_holds_what_a_plain_tensor_would(changes: list[tuple[str, int]]) -> None:
     buffer = SlotBuffer(torch.empty(1, 2, 0, 3))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audiokv.models.cache.head_limits import HeadLimits
@@ -23,6 +23,7 @@ def heads_of(ledger: SlotLedger) -> HeadRecord:
     return ledger.heads
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=4, max_size=4), st.integers(1, 20))
 def test_each_head_keeps_its_own_number(limits: list[int], n_slots: int) -> None:
     ledger = ledger_of(n_slots)

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audiokv.models.cache.quantized import dequantize, quantize
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**31 - 1), st.floats(1e-6, 1e4))
 def test_no_component_is_off_by_more_than_half_a_level(seed: int, size: float) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import CohereConfig, LlamaConfig, PhiConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
@@ -104,6 +104,7 @@ def test_layer_types_without_rotary_positions_have_no_rotation() -> None:
     assert rotation_for_layer(config, 1) is None
 
 
+@settings(deadline=None)
 @given(st.integers(-40_000, 40_000))
 def test_there_and_back_again(by: int) -> None:
     rotation = KeyRotation(1.0 / 10_000 ** (torch.arange(0, 16, 2) / 16))

@@ -124,6 +124,14 @@ def test_shift_turns_all_keys_alike(int8: list[int]) -> None:
     assert torch.allclose(*dots, atol=1e-5 if not int8 else 0.1)
 
 
+def test_keys_without_positions_only_change_their_numbers() -> None:
+    store = filled(3, first=7)
+    keys = store.keys().clone()
+    store.shift(-7, None)
+    assert store.positions.tolist() == [0, 1, 2]
+    assert torch.equal(store.keys(), keys)
+
+
 def test_batch_rows_follow_a_reordering() -> None:
     store = SlotStore(torch.empty(2, 1, 0, 4), torch.empty(2, 1, 0, 4))
     store.append(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4), 0)

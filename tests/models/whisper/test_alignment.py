@@ -59,7 +59,8 @@ def spoken(starts_slots: list[int], n_slots: int, n_heads: int = 3) -> np.ndarra
     attention = generator.random((n_heads, len(starts_slots), n_slots)) * 0.2
     for row, (start, end) in enumerate(zip(starts_slots, ends, strict=True)):
         attention[:, row, start:end] += 1.0
-    return (attention / attention.sum(axis=-1, keepdims=True)).astype(np.float32)
+    shares: np.ndarray = (attention / attention.sum(axis=-1, keepdims=True)).astype(np.float32)
+    return shares
 
 
 @pytest.mark.parametrize("starts", [[0, 12, 20, 35, 60, 61 + 9], [0, 40], [0, 9, 18, 27]])

@@ -38,7 +38,8 @@ def plain_greedy(
     tiny: Tiny, context: list[int], n_forced: int, cross: CrossCache, limit: int
 ) -> tuple[list[int], bool]:
     """Greedy decoding as it is defined: the whole text through the network for every token."""
-    text, tokens = tiny.text, []
+    text = tiny.text
+    tokens: list[int] = []
     while len(tokens) < limit:
         own = SelfCache(tiny.network.dims, tiny.network.dtype)
         hidden, _ = tiny.network.decode([*context, *tokens], 0, own, cross)
@@ -217,7 +218,7 @@ def test_forced_text_may_end_at_once(tiny: Tiny) -> None:
 
 
 def test_confidence_and_silence_are_those_of_the_network(tiny: Tiny) -> None:
-    cross, truth = longest(tiny)
+    cross, _ = longest(tiny)
     previous = [tiny.text.start_of_previous, 33, 34]
     context = [*previous, *start(tiny)]
     found = decoder(tiny).decode(context, 0, [], cross)

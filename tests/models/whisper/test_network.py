@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -67,10 +68,7 @@ def decoded(
     """Logits and attention of tokens fed in one pass, or in several."""
     own = SelfCache(network.dims, network.dtype)
     edges = [0, *cuts, len(tokens)]
-    parts = [
-        network.decode(tokens[start:end], start, own, cross)
-        for start, end in zip(edges, edges[1:], strict=False)
-    ]
+    parts = [network.decode(tokens[start:end], start, own, cross) for start, end in pairwise(edges)]
     logits = torch.cat([network.logits(hidden) for hidden, _ in parts])
     return logits, torch.cat([attention for _, attention in parts], dim=1)
 

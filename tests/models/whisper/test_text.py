@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001  the punctuation of Chinese is meant
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -133,6 +134,7 @@ def test_half_a_character_is_never_shown(
 
 def test_a_byte_that_belongs_nowhere_hides_nothing_after_it(text: WhisperText) -> None:
     broken = text._tokenizer.token_to_id("ÿ")  # the byte 0xFF, which no character has
+    assert broken is not None
     words = text.words([*text.encode(" one"), broken, *text.encode(" two three")], "en")
     assert shown(words).startswith("one")
     assert shown(words).endswith("two three")

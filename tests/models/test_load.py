@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from audiokv.models.base import StreamOptions
+from audiokv.models.load import inference_threads, load_recognizer
+from audiokv.streaming.errors import WeightsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.models.conftest import TinyWhisper
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    n_threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(n_threads)
+
+
+@pytest.fixture
+def folder(tiny_whisper: TinyWhisper, tmp_path: Path) -> Path:
+    """A tiny model as ``save_pretrained`` leaves it, with a tokenizer."""
+    folder = tmp_path / "tiny model"
+    tiny_whisper.model.save_pretrained(folder)
+    vocabulary = {chr(0x100 + i): i for i in range(80)} | {"Ġ": 32}
+    tokenizer = {
+        "version": "1.0",
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+        "pre_tokenizer": {
+            "type": "ByteLevel",
+            "add_prefix_space": False,
+            "trim_offsets": True,
+            "use_regex": True,
+        },
+        "decoder": {
+            "type": "ByteLevel",
+            "add_prefix_space": False,
+            "trim_offsets": True,
+            "use_regex": True,
+        },
+        "added_tokens": [
+            {
+                "id": token["id"],
+                "content": token["content"],
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for token in tiny_whisper.tokenizer["added_tokens"]
+        ],
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), "utf-8")
+    return folder
+
+
+def refused(folder: Path) -> WeightsError:
+    with pytest.raises(WeightsError) as caught:
+        load_recognizer(str(folder))
+    return caught.value
+
+
+def test_a_whisper_folder_becomes_a_recogniser(folder: Path) -> None:
+    recognizer = load_recognizer(str(folder))
+    assert recognizer.info.name == str(folder)
+    assert recognizer.info.aligns
+    stream = recognizer.open_stream(StreamOptions("en"))
+    stream.open(0)
+    stream.append(np.zeros(3200, dtype=np.float32))
+    (hypothesis,) = recognizer.decode([stream])
+    assert hypothesis.language == "en"
+
+
+def test_a_pass_leaves_cores_to_the_rest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    load_recognizer(str(folder))
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize(("n_cores", "expected"), [(1, 1), (2, 1), (3, 1), (4, 2), (64, 32)])
+def test_half_the_cores_are_used(n_cores: int, expected: int) -> None:
+    assert inference_threads(n_cores) == expected
+
+
+@pytest.mark.parametrize("kind", ["wav2vec2", None])
+def test_another_kind_of_model_is_refused(folder: Path, kind: str | None) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": kind}))
+    error = refused(folder)
+    assert error.code == "unsupported_model"
+    assert str(folder) in error.message
+    assert repr(kind) in error.message
+    assert "whisper-base" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("contents", "what"), [("{", "cannot be read"), ("[]", "no settings"), ('{"x": "é', "read")]
+)
+def test_a_broken_config_is_named(folder: Path, contents: str, what: str) -> None:
+    (folder / "config.json").write_text(contents, "latin-1")
+    error = refused(folder)
+    assert error.code == "weights_corrupt"
+    assert "config.json" in error.message
+    assert what in error.message
+
+
+def test_a_missing_size_is_named(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    del config["d_model"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert "d_model" in refused(folder).message
+
+
+def test_a_missing_tensor_is_named(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.encoder.conv2.weight"]
+    save_file(tensors, folder / "model.safetensors")
+    error = refused(folder)
+    assert error.code == "weights_corrupt"
+    assert "model.encoder.conv2.weight" in error.message
+
+
+@pytest.mark.parametrize("contents", ["", "{}", "not a tokenizer"])
+def test_a_broken_tokenizer_is_named(folder: Path, contents: str) -> None:
+    (folder / "tokenizer.json").write_text(contents)
+    error = refused(folder)
+    assert error.code == "weights_corrupt"
+    assert "tokenizer.json" in error.message
+
+
+def test_a_model_that_is_not_there_is_named() -> None:
+    with pytest.raises(WeightsError, match="no-such-model"):
+        load_recognizer("no-such-model")
