@@ -55,12 +55,15 @@ def recordings(speech_folder: Path) -> list[dict[str, str]]:
 
 
 def send(server: str, *arguments: str | Path) -> None:
+    process = start_sending(server, *arguments)
+    assert process.wait(PATIENCE_S) == 0
+
+
+def start_sending(server: str, *arguments: str | Path) -> subprocess.Popen[bytes]:
     url = server.replace("http", "ws").rstrip("/") + "/v1/stream"
-    subprocess.run(
-        [sys.executable, "-m", "audiokv", "send", "--fast", "--url", url, *map(str, arguments)],
-        check=True,
-        timeout=PATIENCE_S,
-        stdout=subprocess.DEVNULL,
+    command = [sys.executable, "-m", "audiokv", "send", "--fast", "--url", url]
+    return subprocess.Popen(  # noqa: S603  our own command
+        [*command, *map(str, arguments)], stdout=subprocess.DEVNULL
     )
 
 
@@ -103,21 +106,14 @@ def test_every_recording_becomes_captions_and_subtitles(
     assert english.rate <= 0.04
 
 
-def test_two_languages_at_once_stay_apart(
-    server: str, speech_folder: Path, tmp_path: Path
-) -> None:
+def test_two_languages_at_once_stay_apart(server: str, speech_folder: Path, tmp_path: Path) -> None:
     files = {"de": "multilingual/de.wav", "ja": "multilingual/ja.wav"}
     alone = {}
     for language, file in files.items():
         send(server, speech_folder / file, "--txt", tmp_path / f"{language}.txt")
         alone[language] = (tmp_path / f"{language}.txt").read_text()
-    url = server.replace("http", "ws").rstrip("/") + "/v1/stream"
     together = [
-        subprocess.Popen(
-            [sys.executable, "-m", "audiokv", "send", "--fast", "--url", url]
-            + [str(speech_folder / file), "--txt", str(tmp_path / f"{language}-2.txt")],
-            stdout=subprocess.DEVNULL,
-        )
+        start_sending(server, speech_folder / file, "--txt", tmp_path / f"{language}-2.txt")
         for language, file in files.items()
     ]
     assert [process.wait(PATIENCE_S) for process in together] == [0, 0]

@@ -24,7 +24,7 @@ class RecognizerInfo:
         name: Name of the model, shown to clients.
         slot_ms: Length of one key/value slot of its audio cache in ms.
         languages: ISO 639-1 codes it recognises.
-        aligns: Whether its word times come from alignment; if not, words are committed by agreement.
+        aligns: Whether its word times come from alignment; else words are committed by agreement.
         max_window_ms: Longest audio one decode may cover.
     """
 

@@ -68,9 +68,7 @@ class LiveStream:
         self.has_failed = False
         self.processed_ms = 0
         self._worker = worker
-        self._job = Job(
-            request.name, open_session, self.take_report, lambda: self._known_lag_ms
-        )
+        self._job = Job(request.name, open_session, self.take_report, lambda: self._known_lag_ms)
         self._clock = clock
         self._started_s = clock.now_s()
         self._on_over = on_over

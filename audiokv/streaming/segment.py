@@ -17,10 +17,12 @@ class Segment:
 
     Attributes:
         start_ms: Where the segment's voice began.
+        speaker: Who speaks, or None.
         committed: Words that never change again.
     """
 
     start_ms: int
+    speaker: str | None = None
     committed: list[Word] = field(default_factory=list)
     _shown: tuple[Word, ...] = ()
     _revision: int = 0
@@ -47,7 +49,6 @@ class Segment:
         number: int,
         is_final: bool,
         language: str | None,
-        speaker: str | None,
     ) -> Caption:
         """Return the next caption of the segment and remember it as shown."""
         words = (*self.committed, *tail)
@@ -60,7 +61,7 @@ class Segment:
             end_ms=words[-1].end_ms if words else self.start_ms,
             text=join_words(words),
             language=language,
-            speaker=speaker,
+            speaker=self.speaker,
             words=words,
         )
         self._revision += 1

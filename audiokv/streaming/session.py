@@ -197,7 +197,7 @@ class Session:
         self._view = TailView(options.show)
         start_ms = max(at_ms - options.pre_roll_ms, self._tape.start_ms, 0)
         joins = (
-            0 <= self._fed_ms
+            self._fed_ms >= 0
             and at_ms - self._fed_ms <= options.context_gap_ms
             and at_ms - self._window_ms <= options.context_ms
             and self._fed_ms >= self._tape.start_ms
@@ -267,9 +267,7 @@ class Session:
 
     def _restart_window(self, segment: Segment) -> list[Event]:
         said_ms = segment.committed[-1].end_ms if segment.committed else 0
-        start_ms = max(
-            self._position_ms - self._options.restart_ms, self._tape.start_ms, said_ms
-        )
+        start_ms = max(self._position_ms - self._options.restart_ms, self._tape.start_ms, said_ms)
         self.stream.open(start_ms)
         self._window_ms = self._fed_ms = start_ms
         self._texted_ms = self._position_ms
@@ -312,7 +310,6 @@ class Session:
             number=self._n_segments,
             is_final=is_final,
             language=self._language,
-            speaker=None,
         )
         self._n_segments += is_final
         return [caption]

@@ -257,7 +257,9 @@ def test_reports_after_the_loop_has_closed_are_dropped() -> None:
 
     worker = Worker(ScriptedRecognizer(), call_soon=call_soon)
     open_session = session_opener(ScriptedRecognizer(), LoudnessDetector, SessionOptions())
-    job = Job("s-1", lambda: open_session(AudioFormat(), StreamOptions()), lambda _: None, lambda: 0)
+    job = Job(
+        "s-1", lambda: open_session(AudioFormat(), StreamOptions()), lambda _: None, lambda: 0
+    )
     worker.start()
     worker.submit(job, Request.STOP)
     assert is_called.wait(PATIENCE_S)

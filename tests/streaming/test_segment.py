@@ -8,11 +8,9 @@ TWO = Word("two", 300, 500, 0.8)
 
 
 def test_a_caption_holds_committed_words_then_the_tail() -> None:
-    segment = Segment(50)
+    segment = Segment(50, "Ann")
     segment.commit([ONE])
-    caption = segment.caption(
-        (TWO,), seq=7, number=3, is_final=False, language="en", speaker="Ann"
-    )
+    caption = segment.caption((TWO,), seq=7, number=3, is_final=False, language="en")
     assert (caption.seq, caption.segment, caption.revision) == (7, 3, 0)
     assert caption.text == "One two"
     assert [w.is_final for w in caption.words] == [True, False]
@@ -22,21 +20,20 @@ def test_a_caption_holds_committed_words_then_the_tail() -> None:
 
 def test_revisions_rise_and_the_segment_knows_that_it_was_shown() -> None:
     segment = Segment(50)
-    assert not segment.is_shown
+    shown = [segment.is_shown]
     for revision in range(3):
-        caption = segment.caption(
-            (), seq=revision, number=0, is_final=False, language=None, speaker=None
-        )
+        caption = segment.caption((), seq=revision, number=0, is_final=False, language=None)
         assert caption.revision == revision
-    assert segment.is_shown
-    assert (caption.start_ms, caption.end_ms, caption.text) == (50, 50, "")
+        assert (caption.start_ms, caption.end_ms, caption.text) == (50, 50, "")
+        shown.append(segment.is_shown)
+    assert shown == [False, True, True, True]
 
 
 def test_only_what_a_reader_sees_counts_as_a_change() -> None:
     segment = Segment(0)
     assert not segment.changed(())
     assert segment.changed((ONE,))
-    segment.caption((ONE,), seq=1, number=0, is_final=False, language=None, speaker=None)
+    segment.caption((ONE,), seq=1, number=0, is_final=False, language=None)
     assert not segment.changed((Word("One", 120, 310, 0.5),))
     assert segment.changed((ONE, TWO))
     segment.commit([ONE])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -195,7 +196,7 @@ def test_steps_fall_on_a_grid_of_the_sample_clock() -> None:
     run(script, audio((0, 200), (LOUD, 2_000), (0, 600)), SessionOptions(step_ms=250))
     ends = [end for _, end in script.heard]
     assert len(ends) > 5
-    assert all(b - a == 250 for a, b in zip(ends, ends[1:], strict=False))
+    assert all(b - a == 250 for a, b in pairwise(ends))
 
 
 def test_a_late_session_takes_bigger_steps_and_loses_nothing() -> None:
@@ -215,7 +216,7 @@ def test_a_pause_ends_the_segment_from_what_was_heard_after_the_voice() -> None:
     run(script, audio((LOUD, 1_000), (0, 2_000)), SessionOptions(pause_ms=450, settle_ms=150))
     # Steps 200 ms apart always leave one between 150 and 450 ms of silence: none was added.
     ends = [end for _, end in script.heard]
-    assert all(b - a == 200 for a, b in zip(ends, ends[1:], strict=False))
+    assert all(b - a == 200 for a, b in pairwise(ends))
     assert 1_150 <= ends[-1] <= 1_482
 
 
@@ -268,9 +269,7 @@ def test_a_long_pause_or_a_long_window_opens_a_fresh_one(
 
 def test_a_long_segment_ends_at_a_committed_word_and_goes_on() -> None:
     script = Script(spoken(20))
-    events = run(
-        script, audio((LOUD, 8_000), (0, 1_000)), SessionOptions(max_segment_ms=3_000)
-    )
+    events = run(script, audio((LOUD, 8_000), (0, 1_000)), SessionOptions(max_segment_ms=3_000))
     texts = finals(events)
     assert len(texts) >= 3
     assert " ".join(texts) == " ".join(f"w{i}" for i in range(20))
@@ -280,9 +279,7 @@ def test_a_long_segment_ends_at_a_committed_word_and_goes_on() -> None:
 
 def test_a_long_segment_without_a_committed_word_waits_for_one() -> None:
     script = Script(spoken(20), is_settled=False)
-    events = run(
-        script, audio((LOUD, 8_000), (0, 1_000)), SessionOptions(max_segment_ms=3_000)
-    )
+    events = run(script, audio((LOUD, 8_000), (0, 1_000)), SessionOptions(max_segment_ms=3_000))
     assert finals(events) == [" ".join(f"w{i}" for i in range(20))]
 
 

@@ -18,9 +18,7 @@ from audiokv.streaming.stabilizer import (
 
 
 def words(text: str, *, confidence: float = 0.99, each_ms: int = 300) -> list[Word]:
-    return [
-        Word(t, i * each_ms, (i + 1) * each_ms, confidence) for i, t in enumerate(text.split())
-    ]
+    return [Word(t, i * each_ms, (i + 1) * each_ms, confidence) for i, t in enumerate(text.split())]
 
 
 def texts(shown: tuple[Word, ...]) -> str:
