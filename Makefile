@@ -59,10 +59,11 @@ check: $(VENV)/.ready-dev
 	$(BIN)/mypy
 
 bench: test-packages $(VENV)/.ready-dev
-	@for script in benchmarks/*.py; do \
+	@missed=; for script in benchmarks/*.py; do \
 	  grep -q '__main__' $$script || continue; \
-	  echo "Running $$script"; $(BIN)/python $$script; \
-	done
+	  echo "Running $$script"; $(BIN)/python $$script || missed="$$missed $$script"; \
+	done; \
+	[ -z "$$missed" ] || { echo "Targets missed in:$$missed" >&2; exit 1; }
 
 serve-packages:
 	@$(call debian,$(SERVE_PACKAGES),the microphone,true)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from audiokv.models.base import Recognizer
+    from audiokv.streaming.audio_cache import CacheOptions
     from audiokv.streaming.voice_activity import VoiceDetector
 
     Run = Callable[[argparse.Namespace], int]
@@ -21,18 +22,19 @@ EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
 
-def load_recognizer(name: str) -> Recognizer:
+def load_recognizer(name: str, cache: CacheOptions) -> Recognizer:
     """Load a recogniser; its libraries are imported no earlier.
 
     Args:
         name: A name ``audiokv.models.weights.resolve_model`` knows.
+        cache: Bound of each stream's audio cache.
 
     Raises:
         WeightsError: Its weights are missing or damaged.
     """
     from audiokv.models import load  # noqa: PLC0415  torch takes seconds to import
 
-    return load.load_recognizer(name)
+    return load.load_recognizer(name, cache)
 
 
 def load_detector() -> Callable[[], VoiceDetector]:

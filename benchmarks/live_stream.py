@@ -81,7 +81,7 @@ class LiveRun:
 
     Attributes:
         arrivals: Captions, on the clock that is 0 when the first sample was due.
-        notices: Codes of warnings and of connection news.
+        notices: Codes of warnings and of connection news, each with its arrival in ms.
         sent_ms: When the last piece was due.
         lags_ms: The lags the server reported, each with its arrival.
         done_after_ms: From the end of the audio until the stream was over.
@@ -90,7 +90,7 @@ class LiveRun:
     """
 
     arrivals: list[Arrival] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
+    notices: list[tuple[float, str]] = field(default_factory=list)
     sent_ms: float = 0.0
     lags_ms: list[tuple[float, int]] = field(default_factory=list)
     done_after_ms: float = 0.0
@@ -100,6 +100,19 @@ class LiveRun:
     def max_lag_ms(self) -> int:
         """Return the largest lag the server reported."""
         return max((lag for _, lag in self.lags_ms), default=0)
+
+    @property
+    def outages_ms(self) -> list[float]:
+        """Return how long each loss of the connection lasted, as the client saw it."""
+        lasted: list[float] = []
+        lost_ms: float | None = None
+        for at_ms, code in self.notices:
+            if code == "connection_lost" and lost_ms is None:
+                lost_ms = at_ms
+            elif code == "connection_back" and lost_ms is not None:
+                lasted.append(at_ms - lost_ms)
+                lost_ms = None
+        return lasted
 
     @property
     def end_lag_ms(self) -> int:
@@ -160,6 +173,6 @@ async def _receive(link: ReconnectingLink, run: LiveRun, clock: Clock, began_s: 
             case Caption():
                 run.arrivals.append(Arrival(at_ms, event))
             case Notice():
-                run.notices.append(event.code)
+                run.notices.append((at_ms, event.code))
             case Progress():
                 run.lags_ms.append((at_ms, event.lag_ms))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 import jiwer
@@ -160,12 +161,16 @@ def _token(word: str) -> str:
 
 
 def _opposite(true: list[str], heard: list[str]) -> dict[int, int]:
-    """Return which true unit stands opposite a heard one, by index, in a minimal alignment."""
+    """Return which true unit stands opposite a heard one, by index.
+
+    Equal units do, and so do differing ones where as many were said as heard. A minimal edit
+    alignment would do less well: it pairs a word with its neighbour to save an edit.
+    """
     pairs: dict[int, int] = {}
-    for chunk in jiwer.process_words([" ".join(true)], [" ".join(heard)]).alignments[0]:
-        if chunk.type in {"equal", "substitute"}:
-            n = chunk.hyp_end_idx - chunk.hyp_start_idx
-            pairs.update((chunk.hyp_start_idx + i, chunk.ref_start_idx + i) for i in range(n))
+    matcher = SequenceMatcher(None, true, heard, autojunk=False)
+    for _, true_first, true_end, first, end in matcher.get_opcodes():
+        if true_end - true_first == end - first:
+            pairs.update(zip(range(first, end), range(true_first, true_end), strict=True))
     return pairs
 
 
@@ -184,7 +189,8 @@ def n_erased_words(arrivals: Sequence[Arrival], spelling: Callable[[str], str] =
 
     Of what was displayed, all that lies behind the longest common prefix with what is displayed
     next counts. Texts are compared over the whole stream, finals so far plus the open segment,
-    because a segment that is split hands its tail to the next one.
+    because a segment that is split hands its tail to the next one. What is displayed at the end and
+    stands in no final caption was erased too.
 
     Args:
         arrivals: All captions of a stream in order.
@@ -203,7 +209,7 @@ def n_erased_words(arrivals: Sequence[Arrival], spelling: Callable[[str], str] =
             displayed = now
         if arrival.caption.is_final:
             settled = now
-    return n_erased + len(displayed) - n_same_prefix(displayed, settled) if settled else n_erased
+    return n_erased + len(displayed) - n_same_prefix(displayed, settled)
 
 
 def changed_commitments(arrivals: Sequence[Arrival]) -> int:

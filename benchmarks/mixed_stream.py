@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 SHORTEST_PAUSE_S = 0.3
 LONGEST_PAUSE_S = 30.0
-_MOST = 0.5  # a sentence of which more is missing is lost; with more on top of it it is doubled
+# A sentence is lost where more of it is missing or misheard, doubled where more stands besides.
+_MOST = 0.5
 _A_FEW_UNITS = 2  # so that one misheard word of a short sentence is no loss
 _A_LOOP = 3  # times a phrase is said in a row
 
@@ -90,7 +92,7 @@ def words_of_each(spoken: Sequence[Spoken], arrivals: Sequence[Arrival]) -> list
 
     What falls into a pause goes to the recording whose edge is nearer.
     """
-    borders_ms = [(a.end_ms + b.start_ms) / 2 for a, b in zip(spoken, spoken[1:], strict=False)]
+    borders_ms = [(a.end_ms + b.start_ms) / 2 for a, b in pairwise(spoken)]
     found: list[list[Word]] = [[] for _ in spoken]
     for word in final_words(arrivals):
         middle_ms = (word.start_ms + word.end_ms) / 2
@@ -108,7 +110,7 @@ class Outcome:
         alone_text: What a stream of it alone makes of it.
         mixed: Errors inside the stream.
         alone: Errors alone.
-        is_lost: Whether most of what is heard alone is missing.
+        is_lost: Whether most of what is heard alone is missing or misheard.
         is_doubled: Whether half as much again, or more, stands there besides.
         is_looping: Whether a phrase repeats itself, more often than alone.
     """
@@ -144,6 +146,7 @@ def outcome(spoken: Spoken, words: Sequence[Word], alone_text: str) -> Outcome:
     language = recording.language
     text = join_words(list(words))
     against = errors(alone_text, text, language)
+    n_missing = against.deletions + against.substitutions  # misheard is missing too
     most = max(against.n_reference * _MOST, _A_FEW_UNITS)
     n_heard = n_repeats(scored_units(text, language))
     return Outcome(
@@ -152,7 +155,7 @@ def outcome(spoken: Spoken, words: Sequence[Word], alone_text: str) -> Outcome:
         alone_text=alone_text,
         mixed=errors(recording.text, text, language),
         alone=errors(recording.text, alone_text, language),
-        is_lost=bool(alone_text) and (against.deletions > most or not text),
+        is_lost=bool(alone_text) and (n_missing > most or not text),
         is_doubled=against.insertions > most,
         is_looping=n_heard >= _A_LOOP and n_heard > n_repeats(scored_units(alone_text, language)),
     )

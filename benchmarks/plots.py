@@ -76,4 +76,5 @@ def _draw_errors(axes: Axes, columns: Mapping[str, Summary]) -> None:
         axes.bar(places + (i - (len(bars) - 1) / 2) * width, rates, width, color=colour)
     axes.set_xticks(places, languages)
     axes.set(title="Word errors (zh, ja: characters); grey: offline", ylabel="%")
+    axes.set_ylim(0, max(10.0, axes.get_ylim()[1]))
     axes.grid(axis="y", alpha=0.3)

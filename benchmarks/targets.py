@@ -83,7 +83,7 @@ def judge(summary: Summary) -> list[Verdict]:
 def _error_verdict(language: str, streaming: Errors, offline: Errors) -> Verdict:
     return Verdict(
         f"{language}: streaming error over offline error",
-        100 * (streaming.rate - offline.rate),
+        round(100 * (streaming.rate - offline.rate), 6),
         ENGLISH_POINTS if language == "en" else OTHER_POINTS,
         "points",
         f"{100 * streaming.rate:.1f} % beside {100 * offline.rate:.1f} %, "

@@ -2,8 +2,8 @@
 
 No server and no waiting: ten minutes of silence are done in seconds. The clock is that of the
 audio; a step that computes for 80 ms keeps the session busy for 80 ms of it. Computing time is the
-thread's own, so that other programs on the machine do not change it. It therefore holds for one
-thread; `one_thread` sees to that.
+thread's own, so that waiting for a core does not count (neighbours that use the same caches still
+slow it). It therefore holds for one thread; `one_thread` sees to that.
 """
 
 from __future__ import annotations
@@ -147,6 +147,9 @@ class VirtualListener:
                 run.listen_ms += cost_ms
                 return at_ms
             run.steps.append(Step(due_ms, cost_ms, at_ms - due_ms))
+            began_s = self._compute_s()
+            session.rest()  # after the captions, yet before the next step
+            at_ms += (self._compute_s() - began_s) * 1e3
 
 
 def agreement_options() -> SessionOptions:

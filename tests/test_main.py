@@ -77,18 +77,18 @@ def test_serve_joins_the_loader_to_the_server(
 
     def run(
         arguments: argparse.Namespace,
-        load_recognizer: Callable[[str], Any],
+        load_recognizer: Callable[[str, str], Any],
         load_detector: Callable[[], Any],
     ) -> int:
-        seen.append((arguments.port, load_recognizer("some-model"), load_detector()))
+        seen.append((arguments.port, load_recognizer("some-model", "a bound"), load_detector()))
         return 0
 
     fake_module("audiokv.server.command", add_arguments=add_arguments, run=run)
-    fake_module("audiokv.models.load", load_recognizer=lambda name: f"recogniser of {name}")
+    fake_module("audiokv.models.load", load_recognizer=lambda *args: args)
     model = SimpleNamespace(open="a new detector")
     fake_module("audiokv.models.silero", SileroModel=SimpleNamespace(load=lambda: model))
     assert exit_code(monkeypatch, "serve", "--port", "9000") == 0
-    assert seen == [(9000, "recogniser of some-model", "a new detector")]
+    assert seen == [(9000, ("some-model", "a bound"), "a new detector")]
 
 
 @pytest.mark.parametrize("name", ["send", "mic"])

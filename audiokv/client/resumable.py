@@ -191,6 +191,7 @@ class ResumableStream:
                 received_samples=timeline.source_sample(progress.received_samples),
                 processed_ms=timeline.end_ms(progress.processed_ms),
                 lag_ms=progress.lag_ms,
+                cache=progress.cache,
             )
         )
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from audiokv.streaming.audio_cache import CacheCounters
     from audiokv.streaming.captions import Word
 
     FloatArray = NDArray[np.float32]
@@ -88,6 +89,12 @@ class RecognizerStream(Protocol):
 
     def update(self, options: StreamOptions) -> None:
         """Take new wishes of the source from the next decode on."""
+
+    def rest(self) -> None:
+        """Do what can wait until a step's captions are out; may be left out at no loss of text."""
+
+    def cache_counters(self) -> CacheCounters | None:
+        """Return what the audio cache holds; None where it is not bounded."""
 
 
 class Recognizer(Protocol):

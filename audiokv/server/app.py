@@ -20,7 +20,7 @@ from audiokv.server.access import (
     choose_subprotocol,
     offered_subprotocols,
 )
-from audiokv.server.clock import LoopClock
+from audiokv.server.clock import LoopClock, sleep
 from audiokv.server.connections import ConnectionTable, CountedConnection, counted
 from audiokv.server.failure_log import log_failure
 from audiokv.server.outbox import Outbox
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 2.0
+WORKER_CHECK_EVERY_S = 1.0
 # The transport refuses only what is absurd; what is merely too large gets an error message first.
 TRANSPORT_SIZE_FACTOR = 4
 
@@ -156,6 +157,11 @@ class CaptionServer:
         except OSError as error:
             raise _cannot_listen(config, error) from error
         self._worker.start()
+
+    async def worker_death(self) -> None:
+        """Wait until the thread that computes has died: no caption will come any more."""
+        while self._worker.is_alive:
+            await sleep(self._clock, WORKER_CHECK_EVERY_S)
 
     async def stop(self) -> None:
         """Close every connection with 1001 and end the worker, within a bounded time."""

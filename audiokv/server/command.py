@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from audiokv.models.base import Recognizer
     from audiokv.server.sessions import OpenDetector
+    from audiokv.streaming.audio_cache import CacheOptions
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +50,14 @@ def _shown(default: object) -> str:
 
 def run(
     args: Namespace,
-    load_recognizer: Callable[[str], Recognizer],
+    load_recognizer: Callable[[str, CacheOptions], Recognizer],
     load_detector: Callable[[], OpenDetector],
 ) -> int:
     """Serve until SIGINT or SIGTERM.
 
     Args:
         args: The parsed flags.
-        load_recognizer: Loads a model by name or folder.
+        load_recognizer: Loads a model by name or folder, with a bound of its audio cache.
         load_detector: Loads the voice detector; gives a function that opens one for a stream.
 
     Returns:
@@ -70,7 +71,8 @@ def run(
             level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
         )
         _say(*loaded.lines())
-        recognizer, open_detector = load_recognizer(config.model), load_detector()
+        recognizer = load_recognizer(config.model, config.cache_options())
+        open_detector = load_detector()
         _run_loop(_serve(config, recognizer, open_detector))
     except AudioKVError as error:
         sys.stderr.write(f"audiokv: {error.message}\n{error.remedy}\n")
@@ -109,5 +111,20 @@ async def _serve(config: ServerConfig, recognizer: Recognizer, open_detector: Op
         _say(f"Captions with {recognizer.info.name} at {server.page_url}")
         if not config.is_loopback and config.tls_cert is None:
             _say("Browsers on other machines give the microphone to https pages only: set TLS.")
-        await stop.wait()
+        await _first_of(stop.wait(), server.worker_death())
         logger.info("stopping")
+    if not stop.is_set():
+        raise AudioKVError(
+            "worker_died",
+            "The thread that computes captions died; the server ended.",
+            "Start the server again, and report what the log says about the worker.",
+        )
+
+
+async def _first_of(*waits: Coroutine[None, None, object]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

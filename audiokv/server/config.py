@@ -7,7 +7,9 @@ from ipaddress import ip_address
 from pathlib import Path  # noqa: TC003  get_type_hints reads the fields' types
 from typing import TYPE_CHECKING, Any
 
+from audiokv.streaming.audio_cache import CacheOptions
 from audiokv.streaming.errors import ConfigError
+from audiokv.streaming.policy.registry import POLICY_NAMES
 from audiokv.streaming.session_options import SessionOptions
 
 if TYPE_CHECKING:
@@ -42,6 +44,18 @@ class ServerConfig:
         default=8765, metadata=_about("port to listen on; 0 takes a free one", low=0, high=MAX_PORT)
     )
     model: str = field(default="whisper-base", metadata=_about("model name or folder"))
+    audio_budget_slots: int | None = field(
+        default=None,
+        metadata=_about(
+            "audio slots that the recogniser may hold for a stream; without it, its whole window",
+            low=10,
+            high=100_000,
+        ),
+    )
+    policy: str = field(
+        default="audiokv",
+        metadata=_about("what decides which slots stay within the budget", choices=POLICY_NAMES),
+    )
     token: str | None = field(default=None, metadata=_about("secret that clients must present"))
     allow_anonymous: bool = field(
         default=False, metadata=_about("listen beyond this machine without a token")
@@ -151,6 +165,10 @@ class ServerConfig:
             return ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+    def cache_options(self) -> CacheOptions:
+        """Return the bound of a stream's audio cache."""
+        return CacheOptions(self.audio_budget_slots, self.policy)
 
     def session_options(self) -> SessionOptions:
         """Return the timing of sessions."""

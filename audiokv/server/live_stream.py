@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from audiokv.models.base import StreamOptions
     from audiokv.server.clock import Clock
     from audiokv.server.worker import Report, Worker
+    from audiokv.streaming.audio_cache import CacheCounters
     from audiokv.streaming.audio_format import AudioFormat
     from audiokv.streaming.session import Session
 
@@ -77,6 +78,7 @@ class LiveStream:
         self._known_lag_ms = 0  # as of the last news; the worker thread has no event loop's clock
         self._part = b""  # of a sample whose other bytes are still to come
         self._has_room = asyncio.Event()
+        self._cache: CacheCounters | None = None
 
     @property
     def received_samples(self) -> int:
@@ -101,7 +103,13 @@ class LiveStream:
 
     def progress(self) -> Progress:
         """Return how far the stream is."""
-        return Progress(self.received_ms, self.received_samples, self.processed_ms, self.lag_ms)
+        return Progress(
+            self.received_ms,
+            self.received_samples,
+            self.processed_ms,
+            self.lag_ms,
+            self._cache,
+        )
 
     def accept(self, audio: bytes) -> None:
         """Take encoded audio, split anywhere."""
@@ -155,6 +163,8 @@ class LiveStream:
             return
         self.processed_ms = max(self.processed_ms, report.processed_ms)
         self._known_lag_ms = self.live_lag_ms
+        if report.cache is not None:
+            self._cache = report.cache
         self.hub.publish(report.news)
         self._has_room.set()
         if report.failure is not None:

@@ -66,6 +66,11 @@ class Outbox:
         """Whether nothing more is taken: the connection is closed or about to be."""
         return self._ending is not None or self._is_cut
 
+    @property
+    def close_code(self) -> CloseCode | None:
+        """The code with which the connection is closed, or None while it is not."""
+        return None if self._ending is None else self._ending[0]
+
     def put_backlog(self, messages: Iterable[bytes]) -> None:
         """Queue messages in front of everything put later, outside the bound."""
         self._backlog.extend(messages)

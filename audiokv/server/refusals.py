@@ -23,6 +23,12 @@ class CloseCode(IntEnum):
     IDLE = 4408
 
 
+# The client did something wrong and will do it again: it is not expected to resume its stream.
+FAULT_CODES = frozenset(
+    {CloseCode.BAD_AUDIO, CloseCode.NOT_ALLOWED, CloseCode.TOO_LARGE, CloseCode.BAD_MESSAGE}
+)
+
+
 class RefusalError(AudioKVError):
     """The server ends a connection.
 

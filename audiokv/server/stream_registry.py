@@ -40,6 +40,7 @@ class _Entry:
     stream: LiveStream
     resume_token: str
     away_since_s: float | None = None
+    min_away_s: float = MIN_AWAY_S
     expiry: Timer | None = None
 
     def cancel_expiry(self) -> None:
@@ -137,6 +138,7 @@ class StreamRegistry:
             RefusalError: The server is full.
         """
         fmt = start.audio_format()
+        _check_labels(start)
         options = self.options_of(start, StreamOptions())
         self._make_room()
         name = f"s-{secrets.token_hex(8)}"
@@ -209,13 +211,16 @@ class StreamRegistry:
         hub.attach_viewer(outbox, self._ready(entry, is_resumed=False, is_viewer=True))
         return entry.stream
 
-    def leave(self, stream: LiveStream, outbox: Outbox, *, is_delivered: bool) -> None:
+    def leave(
+        self, stream: LiveStream, outbox: Outbox, *, is_delivered: bool, is_at_fault: bool = False
+    ) -> None:
         """Note that a source's connection is gone.
 
         Args:
             stream: Its stream.
             outbox: The connection's outbox; ignored when another connection took over.
             is_delivered: Whether the source is known to have received everything.
+            is_at_fault: Whether the source was refused: its stream gives way at once to others.
         """
         entry = self._by_name.get(stream.name)
         if entry is None or stream.hub.source is not outbox:
@@ -227,6 +232,7 @@ class StreamRegistry:
             return
         logger.info("stream %s lost its source at %d ms", stream.name, stream.received_ms)
         entry.away_since_s = self._clock.now_s()
+        entry.min_away_s = 0.0 if is_at_fault else MIN_AWAY_S
         entry.expiry = self._clock.call_later(
             self._config.resume_window_s, partial(self._expire, entry)
         )
@@ -258,7 +264,7 @@ class StreamRegistry:
         return (
             since_s is not None
             and not entry.stream.is_over
-            and self._clock.now_s() - since_s >= MIN_AWAY_S
+            and self._clock.now_s() - since_s >= entry.min_away_s
         )
 
     def _expire(self, entry: _Entry) -> None:
@@ -303,6 +309,15 @@ class StreamRegistry:
             resume_token=None if is_viewer else entry.resume_token,
             resumed=is_resumed,
             received_samples=entry.stream.received_samples,
+        )
+
+
+def _check_labels(start: Start) -> None:
+    if start.channel_labels and len(start.channel_labels) != start.channels:
+        raise MessageError(
+            "bad_field",
+            f"{len(start.channel_labels)} channel_labels came for {start.channels} channels.",
+            "Send one label for each channel, or none.",
         )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from audiokv.models.base import Recognizer
+    from audiokv.streaming.audio_cache import CacheCounters
     from audiokv.streaming.captions import Event
     from audiokv.streaming.session import Session
 
@@ -56,12 +57,14 @@ class Report:
         news: What the stream said since the report before.
         processed_ms: Position up to which the stream has been decided.
         is_done: Whether the stream was stopped and has said everything.
+        cache: What its audio cache holds; None where that is not bounded or not known.
         failure: Why the stream ended early, or None.
     """
 
     news: tuple[Said, ...]
     processed_ms: int
     is_done: bool = False
+    cache: CacheCounters | None = None
     failure: RefusalError | None = None
 
 
@@ -151,6 +154,12 @@ class Worker:
             self._wake.notify()
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001  the boundary of the thread
+            log_failure(logger, "the worker", error)  # the server sees that the thread is gone
+
+    def _work(self) -> None:
         while (touched := self._take()) is not None:
             for job, commands in touched:
                 self._advance(job, commands)
@@ -193,7 +202,7 @@ class Worker:
             if job.session is None:
                 job.session = job.open_session()
             job.session.lag_ms = job.live_lag_ms()
-            for command in commands:
+            for command in _effective(commands):
                 if command is Request.DROP:
                     self._end(job)
                     return
@@ -223,6 +232,7 @@ class Worker:
                 events = session.apply(hypothesis)
                 events += session.prepare()
                 self._settle(job, session, events)
+                session.rest()
 
     def _settle(
         self, job: Job, session: Session, events: Sequence[Event], *, n_commands: int = 0
@@ -232,13 +242,14 @@ class Worker:
             job.is_waiting = True
             self._waiting.append(job)
         processed_ms, is_done = session.processed_ms, session.is_done
+        cache = session.cache_counters
         if is_done:
             self._end(job)
         has_moved = processed_ms - job.reported_ms >= REPORT_EVERY_MS
         if events or is_done or has_moved or n_commands >= REPORT_EVERY_COMMANDS:
             job.reported_ms = processed_ms
             news = tuple(Said(event, pack(event)) for event in events)
-            self._post(job, Report(news, processed_ms, is_done=is_done))
+            self._post(job, Report(news, processed_ms, is_done=is_done, cache=cache))
 
     def _fail(self, job: Job, refusal: RefusalError) -> None:
         self._end(job)
@@ -251,6 +262,14 @@ class Worker:
     def _post(self, job: Job, report: Report) -> None:
         with suppress(RuntimeError):  # the event loop is closed: nobody is left to tell
             self._call_soon(job.deliver, report)
+
+
+def _effective(commands: Sequence[Command]) -> Iterator[Command]:
+    """Leave out options that others follow: they would be replaced before the next step."""
+    latest = max((i for i, c in enumerate(commands) if isinstance(c, StreamOptions)), default=None)
+    for i, command in enumerate(commands):
+        if i == latest or not isinstance(command, StreamOptions):
+            yield command
 
 
 def _obey(session: Session, command: Command) -> None:

@@ -7,10 +7,13 @@ Three of the server's messages are the events a stream produces anyway: ``captio
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from audiokv.streaming.audio_format import AudioFormat, Encoding
 from audiokv.streaming.captions import Caption, Notice, SpeechChange
+
+if TYPE_CHECKING:
+    from audiokv.streaming.audio_cache import CacheCounters
 
 PROTOCOL_VERSION = 1
 SUBPROTOCOL = "audiokv.v1"
@@ -144,12 +147,14 @@ class Progress:
         received_samples: The same in samples per channel, at the source's rate.
         processed_ms: Audio recognised.
         lag_ms: Audio received and not yet recognised.
+        cache: What the recogniser's audio cache holds, where it has a budget.
     """
 
     received_ms: int
     received_samples: int
     processed_ms: int
     lag_ms: int
+    cache: CacheCounters | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import json
 from dataclasses import fields as fields_of
 from typing import TYPE_CHECKING, TypeVar
 
+from audiokv.streaming.audio_cache import CacheCounters, Evictions, PoolSlots
 from audiokv.streaming.captions import Caption, Notice, SpeechChange, Word
 from audiokv.streaming.errors import MessageError
 from audiokv.streaming.message_fields import Fields, parse_object, shown
@@ -208,7 +209,30 @@ def _progress(fields: Fields) -> Progress:
         received_samples=fields.whole("received_samples"),
         processed_ms=fields.whole("processed_ms"),
         lag_ms=fields.whole("lag_ms"),
+        cache=_cache(fields.optional_nested("cache")),
     )
+
+
+def _cache(fields: Fields | None) -> CacheCounters | None:
+    if fields is None:
+        return None
+    pools, evictions = fields.nested("pools"), fields.nested("n_evictions")
+    cache = CacheCounters(
+        policy=fields.text("policy", max_chars=_MAX_NAME_CHARS),
+        seen_slots=fields.whole("seen_slots"),
+        held_slots=fields.whole("held_slots"),
+        budget_slots=fields.whole("budget_slots"),
+        pools=PoolSlots(pools.whole("base"), pools.whole("buffer"), pools.whole("reserve")),
+        n_evictions=Evictions(
+            evictions.whole("hot"),
+            evictions.whole("between_steps"),
+            evictions.whole("in_pauses"),
+        ),
+        held_bytes=fields.whole("held_bytes"),
+    )
+    for part in (pools, evictions, fields):
+        part.finish()
+    return cache
 
 
 def _notice(fields: Fields) -> Notice:
@@ -247,6 +271,7 @@ _SERVER_READERS: dict[str, Callable[[Fields], ServerMessage]] = {
 }
 
 
+_NESTED = (Limits, Resume, CacheCounters, PoolSlots, Evictions)
 _KINDS: dict[type, str] = {
     Start: "start",
     Update: "update",
@@ -281,7 +306,7 @@ def _present_fields(message: DataclassInstance) -> dict[str, object]:
     """Return the fields that are set; field names are the names on the wire."""
     values = {field.name: getattr(message, field.name) for field in fields_of(message)}
     return {
-        name: _present_fields(value) if isinstance(value, Limits | Resume) else value
+        name: _present_fields(value) if isinstance(value, _NESTED) else value
         for name, value in values.items()
         if value is not None
     }

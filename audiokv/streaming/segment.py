@@ -51,7 +51,7 @@ class Segment:
         language: str | None,
     ) -> Caption:
         """Return the next caption of the segment and remember it as shown."""
-        words = (*self.committed, *tail)
+        words = (*self.committed, *self._in_order(tail))
         caption = Caption(
             seq=seq,
             segment=number,
@@ -67,3 +67,13 @@ class Segment:
         self._revision += 1
         self._shown = words
         return caption
+
+    def _in_order(self, tail: Sequence[Word]) -> list[Word]:
+        """Return the tail without overlaps: its words may stem from different hypotheses."""
+        floor_ms = self.committed[-1].end_ms if self.committed else 0
+        ordered = []
+        for word in tail:
+            start_ms = max(floor_ms, word.start_ms)
+            floor_ms = max(start_ms, word.end_ms)
+            ordered.append(replace(word, start_ms=start_ms, end_ms=floor_ms))
+        return ordered

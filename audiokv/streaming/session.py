@@ -25,11 +25,13 @@ if TYPE_CHECKING:
         RecognizerStream,
         StreamOptions,
     )
+    from audiokv.streaming.audio_cache import CacheCounters
     from audiokv.streaming.audio_format import AudioFormat
     from audiokv.streaming.captions import Event, Word
     from audiokv.streaming.voice_activity import VoiceDetector
 
 _SAMPLES_PER_MS = SAMPLE_RATE_HZ // 1000
+_MAX_MERGED_MS = 4000  # longest step of a session that is late; the tape must hold it
 
 
 class Session:
@@ -67,7 +69,8 @@ class Session:
         self._commit = AlignedCommit(self._options.commit) if info.aligns else LocalAgreement()
         self._view = TailView(self._options.show)
         kept_ms = max(self._options.context_gap_ms, self._options.restart_ms)
-        self._tape = Tape(kept_ms + self._options.step_ms + 2 * self._options.pre_roll_ms + 1000)
+        longest_step_ms = max(self._options.step_ms, _MAX_MERGED_MS)
+        self._tape = Tape(kept_ms + longest_step_ms + 2 * self._options.pre_roll_ms + 1000)
         self._queue: list[FloatArray] = []
         self._queued_samples = 0
         self._position_ms = 0
@@ -78,10 +81,11 @@ class Session:
         self._seq = 0
         self._tail: tuple[Word, ...] = ()
         self._language: str | None = None
-        self._decoded_ms = 0
+        self._decoded_ms = 0  # how far the last step heard; -1 where its result is outdated
         self._texted_ms = 0
         self._next_step_ms = 0
         self._is_closing = False
+        self._begun_at_ms = 0
         self._closed_at_ms = 0
         self._finalize_ms: list[int] = []
         self._is_stopping = False
@@ -118,6 +122,11 @@ class Session:
         """Whether the stream was stopped and everything has been said."""
         return self._is_stopping and not self.is_step_due and not self._queued_samples
 
+    @property
+    def cache_counters(self) -> CacheCounters | None:
+        """What the recogniser's audio cache holds; None where it is not bounded."""
+        return self.stream.cache_counters()
+
     def push(self, audio: bytes) -> None:
         """Take encoded audio.
 
@@ -128,7 +137,9 @@ class Session:
 
     def finalize(self) -> None:
         """Ask for the open segment to end at the end of the audio pushed so far."""
-        self._finalize_ms.append(self.received_ms)
+        at_ms = self.received_ms
+        if self._finalize_ms[-1:] != [at_ms]:
+            self._finalize_ms.append(at_ms)
 
     def stop(self) -> None:
         """Ask for the stream to end after the audio pushed so far."""
@@ -138,8 +149,13 @@ class Session:
             self.finalize()
 
     def update(self, options: StreamOptions) -> None:
-        """Take new wishes of the source from the next step on."""
+        """Take new wishes of the source from the next step on; there will be one."""
         self.stream.update(options)
+        self._decoded_ms = -1
+
+    def rest(self) -> None:
+        """Use the time after a step's captions are out; may be left out."""
+        self.stream.rest()
 
     def _enqueue(self, frames: FloatArray) -> None:
         if frames.size:
@@ -191,6 +207,7 @@ class Session:
 
     def _begin_segment(self, at_ms: int) -> list[Event]:
         options = self._options
+        at_ms = self._begun_at_ms = max(at_ms, self._closed_at_ms)
         self._segment = Segment(at_ms)
         self._tail = ()
         self._commit.restart()
@@ -217,7 +234,8 @@ class Session:
         self.is_step_due = True
         step_ms = self._options.step_ms
         if self.lag_ms > self._options.max_lag_ms:
-            step_ms = max(step_ms, self.lag_ms // 4)  # bigger steps, and no speech lost
+            merged_ms = min(self.lag_ms // 4, _MAX_MERGED_MS)
+            step_ms = max(step_ms, merged_ms)  # bigger steps, and no speech lost
         self._next_step_ms = self._position_ms + step_ms
 
     def apply(self, hypothesis: Hypothesis) -> list[Event]:
@@ -285,7 +303,7 @@ class Session:
         if segment is None:
             return []
         self._is_closing = True
-        self._closed_at_ms = at_ms
+        self._closed_at_ms = max(at_ms, self._begun_at_ms)
         if self._decoded_ms < min(must_hear_ms, self._position_ms):
             self._request_step()
             return []

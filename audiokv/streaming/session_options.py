@@ -35,7 +35,7 @@ class SessionOptions:
     max_segment_ms: int = 15_000
     blank_ms: int = 8000
     restart_ms: int = 2000
-    max_lag_ms: int = 4000
+    max_lag_ms: int = 10_000
     voice: VoiceOptions = field(default_factory=VoiceOptions)
     commit: CommitOptions = field(default_factory=CommitOptions)
     show: ShowOptions = field(default_factory=ShowOptions)

@@ -104,10 +104,11 @@ class AlignedCommit:
             same = same and i < len(self._seen) and self._seen[i][0] == text
             seen.append((text, self._seen[i][1] + 1 if same else 1))
         n = 0
-        for word, (_, times) in zip(words[:-1], seen, strict=False):
+        for word, (_, times) in zip(words, seen, strict=True):
             age_ms = heard_ms - word.end_ms
-            settled = age_ms >= self.options.guard_ms and times >= self._n_needed(word)
-            if not settled and age_ms < self.options.max_age_ms:
+            has_follower = n < len(words) - 1
+            is_sure = age_ms >= self.options.guard_ms and times >= self._n_needed(word)
+            if not (has_follower and is_sure) and age_ms < self.options.max_age_ms:
                 break
             n += 1
         self._seen = seen[n:]
@@ -116,9 +117,7 @@ class AlignedCommit:
     def _n_needed(self, word: Word) -> int:
         options = self.options
         return (
-            options.n_agreeing
-            + (word.confidence < options.sure)
-            + (word.confidence < options.fair)
+            options.n_agreeing + (word.confidence < options.sure) + (word.confidence < options.fair)
         )
 
     def restart(self) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from audiokv.models.base import StreamOptions
-from audiokv.models.load import inference_threads, load_recognizer
+from audiokv.models.load import (
+    KERNEL_CACHE_VARIABLES,
+    bound_kernel_caches,
+    inference_threads,
+    load_recognizer,
+)
+from audiokv.streaming.audio_cache import CacheOptions
 from audiokv.streaming.errors import WeightsError
 
 if TYPE_CHECKING:
@@ -81,6 +88,14 @@ def test_a_whisper_folder_becomes_a_recogniser(folder: Path) -> None:
     assert hypothesis.language == "en"
 
 
+def test_the_bound_of_the_cache_reaches_the_streams(folder: Path) -> None:
+    for cache in (CacheOptions(12, "fifo"), None):
+        stream = load_recognizer(str(folder), cache).open_stream(StreamOptions("en"))
+        counters = stream.cache_counters()
+        seen = counters and CacheOptions(counters.budget_slots, counters.policy)
+        assert seen == cache
+
+
 def test_a_pass_leaves_cores_to_the_rest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 6)
     load_recognizer(str(folder))
@@ -141,3 +156,18 @@ def test_a_broken_tokenizer_is_named(folder: Path, contents: str) -> None:
 def test_a_model_that_is_not_there_is_named() -> None:
     with pytest.raises(WeightsError, match="no-such-model"):
         load_recognizer("no-such-model")
+
+
+def test_the_caches_of_kernels_are_bounded_unless_the_user_says_otherwise() -> None:
+    environment = {KERNEL_CACHE_VARIABLES[0]: "7"}
+    bound_kernel_caches(environment)
+    assert environment == {KERNEL_CACHE_VARIABLES[0]: "7", KERNEL_CACHE_VARIABLES[1]: "32"}
+
+
+def test_loading_bounds_the_caches_of_kernels(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in KERNEL_CACHE_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    load_recognizer(str(folder))
+    assert [os.environ[name] for name in KERNEL_CACHE_VARIABLES] == ["32", "32"]

@@ -6,13 +6,14 @@ import asyncio
 import heapq
 import itertools
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from websockets.exceptions import ConnectionClosedError
 
 from audiokv.models.base import Hypothesis, RecognizerInfo, StreamOptions
+from audiokv.streaming.audio_cache import CacheCounters, Evictions, PoolSlots
 from audiokv.streaming.audio_format import AudioFormat
 from audiokv.streaming.captions import Caption, Event, Word
 from audiokv.streaming.session import Session
@@ -35,6 +36,15 @@ INFO = RecognizerInfo(
 CELL_MS = 250
 _CELL_SAMPLES = 16 * CELL_MS
 NEVER_MERGE_MS = 600_000
+COUNTERS = CacheCounters(
+    policy="uniform",
+    seen_slots=700,
+    held_slots=90,
+    budget_slots=100,
+    pools=PoolSlots(60, 25, 5),
+    n_evictions=Evictions(1, 20, 3),
+    held_bytes=552_960,
+)
 
 
 @dataclass(slots=True)
@@ -49,6 +59,7 @@ class ScriptedStream:
     audio: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     committed_ms: int = 0
     words: tuple[Word, ...] = ()
+    n_rests: int = 0
 
     def open(self, at_ms: int) -> None:
         self.at_ms = self.committed_ms = at_ms
@@ -66,6 +77,16 @@ class ScriptedStream:
 
     def update(self, options: StreamOptions) -> None:
         self.options = options
+
+    def rest(self) -> None:
+        self.n_rests += 1
+
+    def cache_counters(self) -> CacheCounters | None:
+        return replace(COUNTERS, seen_slots=self.n_rests) if self.is_bounded else None
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.options.prompt == "count"
 
     def hear(self) -> tuple[Word, ...]:
         end_ms = self.at_ms + len(self.audio) // 16

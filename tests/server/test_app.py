@@ -12,13 +12,14 @@ import uvloop
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from audiokv.server.app import open_server
+from audiokv.server.app import WORKER_CHECK_EVERY_S, open_server
 from audiokv.server.config import ServerConfig
 from audiokv.server.pages import Page
 from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.messages import Ready, Start, encode
 from tests.server.doubles import (
     LoudnessDetector,
+    ManualClock,
     ScriptedRecognizer,
     captions_in,
     speech,
@@ -29,6 +30,8 @@ from tests.server.running import PATIENCE_S, Source, http_get, running_server, s
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from audiokv.models.base import Hypothesis
 
 TOKEN = "correct-horse"  # noqa: S105  of a test
 PAGES = {"/": Page("text/html; charset=utf-8", b"<html>captions</html>")}
@@ -303,3 +306,25 @@ def test_everything_works_on_uvloop() -> None:
 
     source = uvloop.run(main())
     assert source.captions == captions_in(undisturbed(audio))
+
+
+async def test_the_death_of_the_worker_is_noticed() -> None:
+    class Fatal(BaseException):
+        pass
+
+    class Deadly(ScriptedRecognizer):
+        def decode(self, _streams: object) -> list[Hypothesis]:
+            raise Fatal
+
+    clock = ManualClock()
+    async with running_server(Deadly(), clock=clock) as server:
+        death = asyncio.ensure_future(server.worker_death())
+        await clock.advance(WORKER_CHECK_EVERY_S)
+        assert not death.done()
+        source = await Source.open(server)
+        await source.start()
+        await source.send_audio(speech(1, seconds=1))
+        await until(lambda: server.health()["status"] == "failed")
+        await clock.advance(WORKER_CHECK_EVERY_S)
+        await death
+    assert (await source.rest())[0] == 1001

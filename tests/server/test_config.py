@@ -57,6 +57,7 @@ def test_every_number_has_its_range(field: dataclasses.Field[Any]) -> None:
 
 def test_a_choice_is_one_of_a_few() -> None:
     assert code_of(log_level="loud") == "bad_value"
+    assert code_of(policy="coin") == "bad_value"
 
 
 def test_every_setting_is_explained() -> None:
@@ -66,6 +67,12 @@ def test_every_setting_is_explained() -> None:
 def test_a_configuration_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         ServerConfig().port = 1  # type: ignore[misc]  # that is the test
+
+
+def test_the_bound_of_the_audio_cache_is_passed_on() -> None:
+    assert ServerConfig().cache_options().budget_slots is None
+    options = ServerConfig(audio_budget_slots=120, policy="uniform").cache_options()
+    assert (options.budget_slots, options.policy) == (120, "uniform")
 
 
 def test_session_timing_is_passed_on() -> None:

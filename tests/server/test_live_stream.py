@@ -15,7 +15,7 @@ from audiokv.server.refusals import CloseCode, RefusalError
 from audiokv.server.worker import Command, Job, Report, Request, Worker
 from audiokv.streaming.audio_format import AudioFormat, Encoding
 from audiokv.streaming.messages import Done, Limits, Notice, Progress, Ready, decode_server
-from tests.server.doubles import FakeWire, ManualClock, settle
+from tests.server.doubles import COUNTERS, FakeWire, ManualClock, settle
 
 if TYPE_CHECKING:
     from audiokv.streaming.session import Session
@@ -122,6 +122,14 @@ async def test_the_end_is_told_with_its_length() -> None:
     assert await rig.heard() == [Progress(1_000, 16_000, 1_000, 0), Done(1_000, 0)]
     assert rig.over == [rig.stream]
     assert not rig.stream.has_failed
+
+
+async def test_progress_has_the_latest_state_of_the_cache() -> None:
+    rig = Rig()
+    assert rig.stream.progress().cache is None
+    rig.stream.take_report(Report((), 0, cache=COUNTERS))
+    rig.stream.take_report(Report((), 100))
+    assert rig.stream.progress() == Progress(0, 0, 100, 0, COUNTERS)
 
 
 async def test_a_failure_is_told() -> None:

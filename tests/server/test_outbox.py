@@ -118,3 +118,10 @@ async def test_cutting_wakes_an_idle_pump(pumped: Pumped) -> None:
     pumped.outbox.cut()
     await asyncio.wait_for(pumped.pump, 5)
     assert pumped.wire.closed is None
+
+
+async def test_the_first_close_code_counts(pumped: Pumped) -> None:
+    assert pumped.outbox.close_code is None
+    pumped.outbox.finish(CloseCode.BAD_MESSAGE, "bad")
+    pumped.outbox.finish(CloseCode.DONE, "done")
+    assert pumped.outbox.close_code is CloseCode.BAD_MESSAGE

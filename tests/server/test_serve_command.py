@@ -14,8 +14,10 @@ from websockets.asyncio.client import connect
 
 from audiokv.server.command import add_arguments, run
 from audiokv.server.config import ServerConfig
+from audiokv.streaming.audio_cache import CacheOptions
 from audiokv.streaming.errors import WeightsError
-from tests.server.doubles import LoudnessDetector, ScriptedRecognizer
+from audiokv.streaming.messages import Start, encode
+from tests.server.doubles import LoudnessDetector, ScriptedRecognizer, speech
 from tests.server.running import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ from audiokv.server.command import add_arguments, run
 from tests.server.doubles import LoudnessDetector, ScriptedRecognizer
 parser = argparse.ArgumentParser()
 add_arguments(parser)
-sys.exit(run(parser.parse_args(), lambda model: ScriptedRecognizer(), lambda: LoudnessDetector))
+sys.exit(run(parser.parse_args(), lambda *_: ScriptedRecognizer(), lambda: LoudnessDetector))
 """
 
 
@@ -62,6 +64,8 @@ def test_every_setting_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
     ("flags", "said"),
     [
         (["--port", "http"], "port cannot be 'http'"),
+        (["--policy", "coin"], "'coin'"),
+        (["--audio-budget-slots", "9"], "audio_budget_slots is 9"),
         (["--host", "0.0.0.0"], "lets everyone in"),  # noqa: S104  not bound
         (["--config", "/no/such/file.toml"], "/no/such/file.toml"),
     ],
@@ -85,15 +89,27 @@ def test_an_unknown_variable_is_explained(
 
 
 def test_missing_weights_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    def load(model: str) -> Recognizer:
+    def load(model: str, _cache: CacheOptions) -> Recognizer:
         raise WeightsError("no_weights", f"No weights of {model}.", "Install them.")
 
     assert run(parse("--model", "whisper-huge"), load, load_detector) == 2
     assert "No weights of whisper-huge.\nInstall them.\n" in capsys.readouterr().err
 
 
+def test_the_bound_of_the_cache_reaches_the_model() -> None:
+    seen: list[CacheOptions] = []
+
+    def load(_model: str, cache: CacheOptions) -> Recognizer:
+        seen.append(cache)
+        raise KeyboardInterrupt
+
+    assert run(parse(), load, load_detector) == 130
+    assert run(parse("--audio-budget-slots", "120", "--policy", "h2o"), load, load_detector) == 130
+    assert seen == [CacheOptions(None, "audiokv"), CacheOptions(120, "h2o")]
+
+
 def test_an_interrupted_load_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
-    def load(_model: str) -> Recognizer:
+    def load(_model: str, _cache: CacheOptions) -> Recognizer:
         raise KeyboardInterrupt
 
     assert run(parse(), load, load_detector) == 130
@@ -106,7 +122,7 @@ def test_a_port_in_use_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
         async with server:
             port: int = server.sockets[0].getsockname()[1]
             return await asyncio.to_thread(
-                run, parse("--port", str(port)), lambda _: ScriptedRecognizer(), load_detector
+                run, parse("--port", str(port)), lambda *_: ScriptedRecognizer(), load_detector
             )
 
     assert asyncio.run(occupy()) == 2
@@ -152,3 +168,49 @@ def test_a_signal_closes_clients_and_ends_the_program(number: signal.Signals) ->
     assert "stream s-" in errors
     assert "Traceback" not in errors
     assert "correct-horse" not in printed + errors
+
+
+DEADLY_PROGRAM = """
+import argparse, sys
+from audiokv.server.command import add_arguments, run
+from tests.server.doubles import LoudnessDetector, ScriptedRecognizer
+class Fatal(BaseException):
+    pass
+class Deadly(ScriptedRecognizer):
+    def decode(self, streams):
+        raise Fatal("secret words")
+parser = argparse.ArgumentParser()
+add_arguments(parser)
+sys.exit(run(parser.parse_args(), lambda *_: Deadly(), lambda: LoudnessDetector))
+"""
+
+
+def test_without_its_worker_the_program_ends_with_an_error() -> None:
+    with subprocess.Popen(  # noqa: S603  our own interpreter and program
+        [sys.executable, "-c", DEADLY_PROGRAM, "--port", "0"],
+        cwd=ROOT,
+        env={k: v for k, v in os.environ.items() if not k.startswith("AUDIOKV_")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        line = ""
+        while not line.startswith("Captions with"):
+            line = program.stdout.readline()
+            assert line, program.communicate()
+        url = line.split()[-1].replace("http", "ws", 1) + "v1/stream"
+
+        async def speak() -> int | None:
+            async with connect(url) as client:
+                await client.send(encode(Start("pcm_s16le", 16_000)))
+                await client.send(speech(1, seconds=1))
+                await client.wait_closed()
+                return client.close_code
+
+        assert asyncio.run(asyncio.wait_for(speak(), PATIENCE_S)) == 1001
+        _, errors = program.communicate(timeout=PATIENCE_S)
+    assert program.returncode == 2
+    assert "The thread that computes captions died" in errors
+    assert "the worker failed: Fatal" in errors
+    assert "secret" not in errors

@@ -279,3 +279,36 @@ async def test_no_error_is_logged_with_words(caplog: pytest.LogCaptureFixture) -
     stream.take_report(DONE)
     assert stream.name in caplog.text
     assert "secret" not in caplog.text
+
+
+async def test_a_stream_whose_source_was_refused_gives_way_at_once() -> None:
+    rig = Rig()
+    (faulty, faulty_outbox), _ = rig.open(), rig.open()
+    rig.registry.leave(faulty, faulty_outbox, is_delivered=False, is_at_fault=True)
+    assert rig.registry.n_streams == 2  # it may be resumed while nobody needs its place
+    rig.open()
+    assert faulty.name not in rig.registry._by_name
+    with pytest.raises(RefusalError):
+        rig.open()
+
+
+async def test_a_source_that_came_back_and_vanishes_has_its_full_time() -> None:
+    rig = Rig()
+    (stream, outbox), _ = rig.open(), rig.open()
+    token = await token_of(stream, rig)
+    rig.registry.leave(stream, outbox, is_delivered=False, is_at_fault=True)
+    again = rig.outbox()
+    rig.registry.resume(START, Resume(token, 0), again)
+    rig.registry.leave(stream, again, is_delivered=False)
+    with pytest.raises(RefusalError):
+        rig.open()
+
+
+@pytest.mark.parametrize(("channels", "labels"), [(2, ("a",)), (1, ("a", "b"))])
+def test_labels_must_fit_the_channels(channels: int, labels: tuple[str, ...]) -> None:
+    rig = Rig()
+    with pytest.raises(MessageError, match=f"{len(labels)} channel_labels came for {channels}"):
+        rig.registry.open(
+            Start("pcm_s16le", 16_000, channels=channels, channel_labels=labels), rig.outbox()
+        )
+    assert rig.counts() == (0, 0, 0)

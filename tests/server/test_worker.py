@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from audiokv.models.base import StreamOptions
+from audiokv.models.base import Hypothesis, StreamOptions
 from audiokv.server.sessions import session_opener
 from audiokv.server.worker import Job, Report, Request, Worker
 from audiokv.streaming.audio_format import AudioFormat, Encoding
@@ -16,6 +16,7 @@ from tests.server.doubles import (
     NEVER_MERGE_MS,
     LoudnessDetector,
     ScriptedRecognizer,
+    ScriptedStream,
     silence,
     speech,
     undisturbed,
@@ -265,3 +266,67 @@ def test_reports_after_the_loop_has_closed_are_dropped() -> None:
     assert is_called.wait(PATIENCE_S)
     assert worker.is_alive
     assert worker.stop(PATIENCE_S)
+
+
+def test_of_many_wishes_only_the_last_is_carried_out(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig()
+    rig.recognizer.gate.clear()
+    audio = speech(4, seconds=1)
+    blocking, stream = Stream(rig), Stream(rig)
+    blocking.submit(speech(1, seconds=1))
+    assert rig.recognizer.is_asked.wait(PATIENCE_S)
+    wishes = [StreamOptions(prompt=f"p{i}") for i in range(500)]
+    stream.submit(*wishes, audio, StreamOptions(prompt="last"), Request.STOP)
+    taken: list[StreamOptions] = []
+    update = ScriptedStream.update
+
+    def counting(self: ScriptedStream, options: StreamOptions) -> None:
+        taken.append(options)
+        update(self, options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptedStream, "update", counting)
+        rig.recognizer.gate.set()
+        stream.wait()
+    assert taken == [StreamOptions(prompt="last")]
+    assert stream.events == undisturbed(audio, StreamOptions(prompt="last"))
+
+
+class Fatal(BaseException):
+    """What no boundary of a session takes."""
+
+
+def test_the_death_of_the_thread_shows_and_its_words_stay_out_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Deadly(ScriptedRecognizer):
+        def decode(self, _streams: object) -> list[Hypothesis]:
+            raise Fatal("secret words")
+
+    recognizer = Deadly()
+    open_session = session_opener(recognizer, LoudnessDetector, SessionOptions())
+    worker = Worker(recognizer, call_soon=lambda deliver, report: deliver(report))
+    job = Job(
+        "s-1", lambda: open_session(AudioFormat(), StreamOptions()), lambda _: None, lambda: 0
+    )
+    worker.start()
+    worker.submit(job, speech(1, seconds=1))
+    worker._thread.join(PATIENCE_S)
+    assert not worker.is_alive
+    assert "the worker failed: Fatal at test_worker.py" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_stream_rests_after_each_step_and_tells_of_its_cache(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig()
+    bounded, unbounded = Stream(rig, StreamOptions(prompt="count")), Stream(rig)
+    for stream in (bounded, unbounded):
+        stream.submit(speech(4, seconds=2), Request.STOP)
+        stream.wait()
+    n_steps = len(rig.recognizer.batches) // 2
+    last = bounded.reports[-1].cache
+    assert last is not None
+    assert 1 < last.seen_slots + 1 == n_steps  # the last rest comes after the last report
+    assert all(report.cache is None for report in unbounded.reports)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audiokv.streaming.audio_cache import CacheCounters, Evictions, PoolSlots
 from audiokv.streaming.audio_format import AudioFormat, Encoding
 from audiokv.streaming.errors import AudioFormatError, MessageError
 from audiokv.streaming.messages import (
@@ -88,7 +89,24 @@ server_messages: st.SearchStrategy[ServerMessage] = st.one_of(
         st.lists(words, max_size=4).map(tuple),
     ),
     st.builds(SpeechChange, st.booleans(), wholes),
-    st.builds(Progress, wholes, wholes, wholes, wholes),
+    st.builds(
+        Progress,
+        wholes,
+        wholes,
+        wholes,
+        wholes,
+        st.none()
+        | st.builds(
+            CacheCounters,
+            names,
+            wholes,
+            wholes,
+            wholes,
+            st.builds(PoolSlots, wholes, wholes, wholes),
+            st.builds(Evictions, wholes, wholes, wholes),
+            wholes,
+        ),
+    ),
     st.builds(Notice, texts, texts, texts),
     st.builds(ErrorReport, texts, texts, texts, st.none() | seconds),
     st.builds(Done, wholes, wholes),
@@ -175,6 +193,17 @@ def _caption(**changes: object) -> str:
     return json.dumps({**fields, **changes})
 
 
+def _progress(**changes: object) -> str:
+    """A progress whose cache has one fault; without changes, a cache without its pools."""
+    cache = CacheCounters("uniform", 9, 5, 6, PoolSlots(3, 1, 1), Evictions(0, 2, 1), 5_120)
+    message = json.loads(encode(Progress(1, 16, 1, 0, cache)))
+    if changes:
+        message["cache"].update(changes)
+    else:
+        del message["cache"]["pools"]
+    return json.dumps(message)
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -223,6 +252,11 @@ def test_each_fault_of_a_client_has_its_code(text: str, code: str) -> None:
         _caption(speaker=7),
         json.dumps({"type": "error", "code": "full", "message": "", "retry_after_s": "soon"}),
         json.dumps({"type": "error", "code": "full", "message": "", "retry_after_s": -1}),
+        _progress(),
+        _progress(pools={"base": 1, "buffer": 1}),
+        _progress(n_evictions={"hot": 0, "between_steps": 0, "in_pauses": 0, "ever": 0}),
+        _progress(held_bytes=-1),
+        _progress(evicted=1),
         json.dumps({"type": "ready", "stream": "s", "model": "m", "languages": [], "limits": []}),
     ],
 )

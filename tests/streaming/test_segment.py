@@ -38,3 +38,20 @@ def test_only_what_a_reader_sees_counts_as_a_change() -> None:
     assert segment.changed((ONE, TWO))
     segment.commit([ONE])
     assert segment.changed(())
+
+
+def test_words_of_a_caption_never_overlap_in_time() -> None:
+    segment = Segment(0)
+    segment.commit([ONE])
+    tail = (Word("a", 250, 280, 0.5), Word("b", 290, 400, 0.5), Word("c", 100, 200, 0.5), TWO)
+    caption = segment.caption(tail, seq=1, number=0, is_final=False, language=None)
+    times = [(w.text, w.start_ms, w.end_ms) for w in caption.words]
+    assert times == [
+        ("One", 100, 300),
+        ("a", 300, 300),
+        ("b", 300, 400),
+        ("c", 400, 400),
+        ("two", 400, 500),
+    ]
+    assert caption.end_ms == 500
+    assert not segment.changed(tail)

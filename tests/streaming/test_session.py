@@ -1,133 +1,29 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audiokv.models.base import Hypothesis, RecognizerInfo, StreamOptions
-from audiokv.streaming.audio_format import AudioFormat, Encoding
-from audiokv.streaming.captions import Caption, Notice, SpeechChange, Word
-from audiokv.streaming.errors import AudioFormatError
-from audiokv.streaming.session import Session
+from audiokv.streaming.captions import Notice, SpeechChange, Word
 from audiokv.streaming.session_options import SessionOptions
 from audiokv.streaming.stabilizer import CommitOptions
+from tests.streaming.session_script import (
+    LOUD,
+    Script,
+    audio,
+    captions,
+    drain,
+    finals,
+    run,
+    session_of,
+    spoken,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from audiokv.streaming.captions import Event
-
-LOUD = 8_000
-
-
-def info(*, aligns: bool = True) -> RecognizerInfo:
-    return RecognizerInfo("script", 20, frozenset({"en"}), aligns=aligns, max_window_ms=30_000)
-
-
-class Loudness:
-    def probability(self, samples: NDArray[np.float32]) -> float:
-        return float(np.abs(samples).max() > 0.01)
-
-    def reset(self) -> None:
-        pass
-
-
-@dataclass
-class Script:
-    """A recogniser that hears the words of a timetable once their end lies in its window."""
-
-    timetable: Sequence[tuple[str, int, int]]
-    confidence: float = 1.0
-    is_settled: bool = True
-    language: str = "en"
-    opened: list[int] = field(default_factory=list)
-    segments: list[int] = field(default_factory=list)
-    options: list[StreamOptions] = field(default_factory=list)
-    heard: list[tuple[int, int]] = field(default_factory=list)
-    start_ms: int = 0
-    end_ms: int = 0
-    n_committed: int = 0
-
-    def open(self, at_ms: int) -> None:
-        self.opened.append(at_ms)
-        self.start_ms = self.end_ms = at_ms
-
-    def begin_segment(self, at_ms: int) -> None:
-        self.segments.append(at_ms)
-
-    def append(self, samples: NDArray[np.float32]) -> None:
-        self.end_ms += len(samples) // 16
-
-    def update(self, options: StreamOptions) -> None:
-        self.options.append(options)
-
-    def commit(self, n_words: int) -> None:
-        self.n_committed += n_words
-
-    def decode(self) -> Hypothesis:
-        self.heard.append((self.start_ms, self.end_ms))
-        words = tuple(
-            Word(text, start, end, 0.9)
-            for text, start, end in self.timetable[self.n_committed :]
-            if end <= self.end_ms
-        )
-        return Hypothesis(words, self.language, self.confidence, self.is_settled)
-
-
-def audio(*parts: tuple[int, int]) -> bytes:
-    """Return pcm_s16le, 16 kHz mono, of (amplitude, ms) parts."""
-    return b"".join(np.full(16 * ms, level, dtype="<i2").tobytes() for level, ms in parts)
-
-
-def spoken(n_words: int, *, from_ms: int = 0) -> list[tuple[str, int, int]]:
-    return [(f"w{i}", from_ms + 400 * i, from_ms + 400 * i + 300) for i in range(n_words)]
-
-
-def session_of(
-    script: Script, options: SessionOptions | None = None, *, aligns: bool = True
-) -> Session:
-    return Session(
-        fmt=AudioFormat(),
-        stream=script,
-        info=info(aligns=aligns),
-        detector=Loudness(),
-        options=options,
-    )
-
-
-def drain(session: Session, script: Script) -> list[Event]:
-    events = session.prepare()
-    while session.is_step_due:
-        assert session.prepare() == []  # nothing moves before the step was taken
-        events += session.apply(script.decode())
-        events += session.prepare()
-    return events
-
-
-def run(
-    script: Script, pcm: bytes, options: SessionOptions | None = None, *, aligns: bool = True
-) -> list[Event]:
-    session = session_of(script, options, aligns=aligns)
-    session.push(pcm)
-    session.stop()
-    events = drain(session, script)
-    assert session.is_done
-    return events
-
-
-def captions(events: Sequence[Event]) -> list[Caption]:
-    return [e for e in events if isinstance(e, Caption)]
-
-
-def finals(events: Sequence[Event]) -> list[str]:
-    return [c.text for c in captions(events) if c.is_final]
 
 
 def test_speech_becomes_partials_and_one_final_between_speech_events() -> None:
@@ -331,89 +227,3 @@ def test_a_partial_that_came_to_nothing_is_taken_back() -> None:
     events = drain(session, script)
     assert captions(events)[-1].is_final
     assert captions(events)[-1].text == ""
-
-
-def test_finalize_ends_the_segment_where_it_was_asked() -> None:
-    script = Script(spoken(10))
-    session = session_of(script)
-    session.push(audio((LOUD, 1_010)))
-    session.finalize()
-    session.push(audio((LOUD, 1_000)))
-    events = drain(session, script)
-    assert finals(events) == ["w0 w1"]
-    changes = [(e.is_on, e.at_ms) for e in events if isinstance(e, SpeechChange)]
-    assert changes[1:] == [(False, 1_010), (True, 1_010)]  # the voice went on
-
-
-def test_speech_after_finalize_in_mid_voice_is_not_lost() -> None:
-    script = Script(spoken(6))
-    session = session_of(script)
-    session.push(audio((LOUD, 1_000)))
-    session.finalize()
-    session.push(audio((LOUD, 1_400), (0, 1_000)))
-    session.stop()
-    assert finals(drain(session, script)) == ["w0 w1", "w2 w3 w4 w5"]
-
-
-def test_finalize_in_silence_changes_nothing() -> None:
-    session = session_of(Script([]))
-    session.push(audio((0, 500)))
-    session.finalize()
-    assert drain(session, Script([])) == []
-
-
-def test_counts_what_came_in_and_what_was_decided() -> None:
-    script = Script([])
-    session = Session(
-        fmt=AudioFormat(Encoding.MULAW, 8_000, 1), stream=script, info=info(), detector=Loudness()
-    )
-    session.push(b"\xff" * 8_000)
-    assert session.received_samples == 8_000
-    assert session.processed_ms == 0
-    session.prepare()
-    assert session.received_ms == session.processed_ms == session.due_at_ms
-    assert 950 <= session.processed_ms <= 1_000
-    assert session.n_segments == 0
-
-
-def test_broken_samples_are_refused() -> None:
-    session = Session(
-        fmt=AudioFormat(Encoding.PCM_F32LE, 16_000, 1),
-        stream=Script([]),
-        info=info(),
-        detector=Loudness(),
-    )
-    with pytest.raises(AudioFormatError):
-        session.push(np.full(160, np.nan, dtype="<f4").tobytes())
-
-
-def test_stopping_twice_is_stopping_once() -> None:
-    script = Script(spoken(2))
-    session = session_of(script)
-    session.push(audio((LOUD, 1_000)) + b"\0")
-    session.stop()
-    session.stop()
-    events = drain(session, script)
-    assert finals(events) == ["w0 w1"]
-    assert session.n_segments == 1
-
-
-def test_new_wishes_reach_the_recogniser() -> None:
-    script = Script([])
-    session = session_of(script)
-    session.update(StreamOptions(language="de"))
-    assert script.options == [StreamOptions(language="de")]
-
-
-def test_a_recogniser_that_does_not_align_commits_by_agreement() -> None:
-    script = Script(spoken(3))
-    events = run(script, audio((LOUD, 1_500), (0, 1_000)), aligns=False)
-    first = next(c for c in captions(events) if any(w.is_final for w in c.words))
-    assert not first.is_final
-    # Agreement settles a word as soon as it came twice, even the last one.
-    assert all(w.is_final for w in first.words)
-
-
-def test_a_step_that_was_not_asked_for_changes_nothing() -> None:
-    session = session_of(Script([]))
-    assert session.apply(Hypothesis(())) == []

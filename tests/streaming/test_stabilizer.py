@@ -91,6 +91,12 @@ def test_an_old_word_is_committed_whatever_hypotheses_say() -> None:
     assert rule.observe(words("won two three"), 2_300) == 1
 
 
+def test_the_last_word_is_committed_once_it_is_old() -> None:
+    rule = AlignedCommit(CommitOptions(guard_ms=0, n_agreeing=1, max_age_ms=2_000))
+    assert rule.observe(words("one"), 2_299) == 0
+    assert rule.observe(words("one"), 2_300) == 1
+
+
 def test_restart_forgets_what_was_seen() -> None:
     rule = AlignedCommit(CommitOptions(guard_ms=0, n_agreeing=2))
     rule.observe(words("one two"), 600)
@@ -108,7 +114,9 @@ def test_committed_is_a_prefix_of_every_hypothesis_it_was_taken_from(
     rule = AlignedCommit(CommitOptions(guard_ms=0, n_agreeing=n_needed))
     for i, hypothesis in enumerate(hypotheses):
         n = rule.observe(words(" ".join(hypothesis)), 1_000 * (i + 1))
-        assert 0 <= n <= max(0, len(hypothesis) - 1)
+        assert 0 <= n <= len(hypothesis)
+        if n:
+            assert n < len(hypothesis) or 1_000 * (i + 1) - 300 * n >= 5_000
 
 
 def test_a_word_is_shown_once_it_was_heard_whole() -> None:

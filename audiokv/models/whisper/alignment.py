@@ -13,7 +13,9 @@ SLOT_MS = 20
 _MEDIAN_SLOTS = 7
 
 
-def token_starts_ms(attention: NDArray[np.float32]) -> NDArray[np.int64]:
+def token_starts_ms(
+    attention: NDArray[np.float32], held: NDArray[np.intp] | None = None
+) -> NDArray[np.int64]:
     """Return the time at which each output token begins.
 
     The heads' weights are normalised over the tokens, smoothed along time, averaged and followed by
@@ -22,17 +24,22 @@ def token_starts_ms(attention: NDArray[np.float32]) -> NDArray[np.int64]:
     Args:
         attention: Shape (heads, tokens, slots); row i is the attention with which token i was
             predicted, slots only of real audio. The last row belongs to the end of the text.
+        held: Slots the model could look at, rising, or None for all. The others are left out:
+            their zeros would pass for audio that no token was spoken in.
 
     Returns:
         Shape (tokens,), ms from the start of the window, never falling.
     """
+    if held is not None:
+        attention = attention[..., held]
     n_tokens, n_slots = attention.shape[1:]
     if n_slots == 0:
         return np.zeros(n_tokens, dtype=np.int64)
     mean = attention.mean(axis=1, keepdims=True)
     spread = attention.std(axis=1, keepdims=True) + 1e-8
     matrix = _median_along_time((attention - mean) / spread).mean(axis=0)
-    return _warp(-matrix) * SLOT_MS
+    starts = _warp(-matrix)
+    return (starts if held is None else held[starts]) * SLOT_MS
 
 
 def _median_along_time(weights: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from audiokv.models.whisper.network import CrossCache, WhisperNetwork
+    from audiokv.models.whisper.cross_cache import CrossCache
+    from audiokv.models.whisper.network import WhisperNetwork
     from audiokv.models.whisper.text import WhisperText
 
 _RESYNC_TOKENS = 4  # how far ahead in the draft a corrected token is looked for
@@ -32,7 +33,8 @@ class Decoded:
         tokens: Text tokens, without the end of text.
         log_probabilities: One a token.
         attention: Alignment heads' weights over audio slots, shape (heads, forced + tokens + 1,
-            audio slots): one row for each forced text token, each new token and the end.
+            audio slots): one row for each forced text token, each new token and the end; 0 for
+            slots that are not held.
         no_speech_probability: Of the window, before any text.
         is_complete: Whether the model itself ended the text.
         n_forwards: Decoder passes it took.
@@ -166,7 +168,7 @@ class _Run:
         while n_accepted < len(guess) and chosen[n_accepted] == guess[n_accepted]:
             n_accepted += 1
         n_kept = n_known + 1 + n_accepted
-        self._rows.append(attention[:, :n_kept, : self._cross.n_audio_slots])
+        self._rows.append(self._cross.by_time(attention[:, :n_kept]))
         self._position += n_kept
         new = chosen[: n_accepted + 1]
         if new[-1] == model.text.end_of_text:

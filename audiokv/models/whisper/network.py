@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
+from audiokv.models.whisper.cross_cache import CrossCache
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,29 +113,6 @@ class Norm:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Normalise the last dimension."""
         return functional.layer_norm(x, self.weight.shape, self.weight, self.bias)
-
-
-@dataclass(slots=True)
-class CrossCache:
-    """Keys and values of the encoded audio: the audio cache of a Whisper stream.
-
-    Attributes:
-        keys: One tensor a decoder layer, shape (heads, slots, head size), compute type.
-        values: Likewise.
-        n_audio_slots: How many slots carry audio; the rest is the silence behind it.
-    """
-
-    keys: list[torch.Tensor]
-    values: list[torch.Tensor]
-    n_audio_slots: int
-
-    def since(self, slot: int) -> CrossCache:
-        """Return the part from a slot on, sharing memory."""
-        return CrossCache(
-            [k[:, slot:] for k in self.keys],
-            [v[:, slot:] for v in self.values],
-            self.n_audio_slots - slot,
-        )
 
 
 class SelfCache:
@@ -245,16 +227,26 @@ class WhisperNetwork:
             h = h + layer.fc2(functional.gelu(layer.fc1.low(layer.mlp_norm(h))))
         return self._encoder_norm(h)
 
-    def cross_cache(self, encoded: torch.Tensor, n_audio_slots: int) -> CrossCache:
-        """Compute every decoder layer's keys and values of the encoded audio."""
+    def cross_cache(
+        self, encoded: torch.Tensor, n_audio_slots: int, held: NDArray[np.intp] | None = None
+    ) -> CrossCache:
+        """Compute every decoder layer's keys and values of the encoded audio.
+
+        Args:
+            encoded: Shape (slots, d_model): the audio and the silence behind it.
+            n_audio_slots: How many of the slots are audio.
+            held: Numbers of the audio slots to hold, rising; None for all.
+        """
         keys, values = [], []
+        if held is not None:
+            encoded = torch.cat((encoded[torch.from_numpy(held)], encoded[n_audio_slots:]))
         low = encoded.to(self.dtype)
         for layer in self._decoder:
             assert layer.cross_kv is not None  # noqa: S101  every decoder layer has one
             k, v = layer.cross_kv.low(low).chunk(2, dim=-1)
             keys.append(self._heads(k, self.dims.n_decoder_heads).contiguous())
             values.append(self._heads(v, self.dims.n_decoder_heads).contiguous())
-        return CrossCache(keys, values, n_audio_slots)
+        return CrossCache(keys, values, n_audio_slots, held)
 
     def decode(
         self, tokens: list[int], start: int, own: SelfCache, cross: CrossCache

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 
 from audiokv.models.base import Hypothesis
 from audiokv.models.whisper.alignment import SLOT_MS, token_starts_ms
+from audiokv.models.whisper.audio_budget import open_holder
 from audiokv.models.whisper.decoding import DraftDecoder
 from audiokv.models.whisper.features import IncrementalLogMel
 from audiokv.models.whisper.guards import is_unspoken, loop_start, n_spoken, rewind_start
 from audiokv.models.whisper.language import LanguageTracker
 from audiokv.models.whisper.text import without_leading_mark
+from audiokv.streaming.audio_cache import CacheOptions
 from audiokv.streaming.captions import Word
 
 if TYPE_CHECKING:
     from audiokv.models.base import FloatArray, StreamOptions
-    from audiokv.models.whisper.network import CrossCache, Dimensions, WhisperNetwork
+    from audiokv.models.whisper.cross_cache import CrossCache
+    from audiokv.models.whisper.network import Dimensions, WhisperNetwork
     from audiokv.models.whisper.text import TokenWord, WhisperText
+    from audiokv.streaming.audio_cache import CacheCounters
 
 SAMPLES_PER_MS = 16
 COLUMN_MS = 10
@@ -37,6 +41,7 @@ class WindowOptions:
         keep_ms: Committed audio kept before the revisable tail when the window is trimmed.
         max_prompt_tokens: Longest prompt, in tokens.
         max_previous_tokens: Longest text context from before the window, in tokens.
+        cache: Bound of the audio the decoder may look at.
     """
 
     padding_ms: int = 2000
@@ -44,6 +49,7 @@ class WindowOptions:
     keep_ms: int = 3000
     max_prompt_tokens: int = 100
     max_previous_tokens: int = 0
+    cache: CacheOptions = field(default_factory=CacheOptions)
 
 
 def max_window_ms(dims: Dimensions, window: WindowOptions) -> int:
@@ -89,6 +95,9 @@ class WhisperStream:
         self._text = model.text
         self._window = window
         self._mel = IncrementalLogMel(model.mel_filters)
+        self._holder = open_holder(
+            window.cache, model.network.dims, model.network.dtype, options.profile
+        )
         self._decoder = DraftDecoder(model.network, model.text, model.suppressed)
         self._languages = list(model.text.language_ids)
         self._tracker = LanguageTracker(self._languages, options.language)
@@ -115,6 +124,7 @@ class WhisperStream:
         """Start a fresh window; the text so far stays as context."""
         self._remember([t for c in self._committed for t in c.tokens])
         self._mel.reset()
+        self._holder.open(at_ms)
         self._committed = []
         self._latest = []
         self._draft = []
@@ -124,6 +134,7 @@ class WhisperStream:
     def append(self, samples: FloatArray) -> None:
         """Add audio at the end of the window."""
         self._mel.append(torch.from_numpy(samples))
+        self._holder.append(samples, self._tracker.current)
         limit_ms = max_window_ms(self._network.dims, self._window)
         if self.end_ms - self._start_ms > limit_ms:
             # Nothing was committed for long. What is new counts, or the stream would go deaf.
@@ -137,6 +148,8 @@ class WhisperStream:
     def begin_segment(self, at_ms: int) -> None:
         """Note that a segment of speech begins."""
         self._segment_ms = max(at_ms, self._start_ms)
+        self._tracker.begin_segment()
+        self._holder.begin_segment(at_ms)
 
     def _remember(self, tokens: list[int]) -> None:
         kept = self._window.max_previous_tokens
@@ -149,7 +162,9 @@ class WhisperStream:
         n_slots = min(n_slots, limit)
         n_all = min(n_slots + padding, limit)
         encoded = self._network.encode(self._mel.features(2 * n_all))
-        return self._network.cross_cache(encoded, n_slots)
+        cross = self._network.cross_cache(encoded, n_slots, self._holder.hold())
+        self._holder.see_keys(cross.keys)
+        return cross
 
     def _detect_language(self, cross: CrossCache) -> None:
         """Listen for the language of the open segment, and start afresh where it changed."""
@@ -174,7 +189,8 @@ class WhisperStream:
             context.insert(0, self._text.start_of_previous)
         context += [*self._text.start_tokens(language), *forced]
         decoded = self._decoder.decode(context, len(forced), self._draft, cross)
-        starts = token_starts_ms(decoded.attention)[len(forced) :]
+        self._holder.observe(decoded.attention)
+        starts = token_starts_ms(decoded.attention, cross.held)[len(forced) :]
         tokens, scores = decoded.tokens, decoded.log_probabilities
         n_kept = min(
             loop_start(tokens, starts.tolist()),
@@ -225,6 +241,7 @@ class WhisperStream:
         self._committed += [_Committed(w.tokens, timed.end_ms) for w, timed in taken]
         self._committed_ms = max([self._committed_ms, *(timed.end_ms for _, timed in taken)])
         self._draft = self._draft[sum(len(w.tokens) for w, _ in taken) :]
+        self._holder.commit_until(self._committed_ms)
         self._trim()
 
     def _trim(self) -> None:
@@ -240,7 +257,17 @@ class WhisperStream:
         n_gone = sum(c.end_ms <= until_ms for c in self._committed)
         gone, self._committed = self._committed[:n_gone], self._committed[n_gone:]
         self._remember([t for c in gone for t in c.tokens])
-        n_columns = (until_ms - self._start_ms) // COLUMN_MS
-        self._mel.drop(n_columns)
-        self._start_ms += n_columns * COLUMN_MS
+        grain_ms = self._holder.grain_ms
+        gone_ms = (until_ms - self._start_ms) // grain_ms * grain_ms
+        self._mel.drop(gone_ms // COLUMN_MS)
+        self._start_ms += gone_ms
+        self._holder.forget_before(self._start_ms)
         self._segment_ms = max(self._segment_ms, self._start_ms)
+
+    def rest(self) -> None:
+        """Make room in the audio cache for the next step."""
+        self._holder.rest()
+
+    def cache_counters(self) -> CacheCounters | None:
+        """Return what the audio cache holds; None without a budget."""
+        return self._holder.counters()

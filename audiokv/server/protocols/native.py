@@ -13,12 +13,14 @@ from audiokv.server.clock import deadline, sleep
 from audiokv.server.failure_log import log_failure
 from audiokv.server.outbox import SKIP_PARTIALS_BYTES, Outbox
 from audiokv.server.refusals import (
+    FAULT_CODES,
     CloseCode,
     RefusalError,
     as_refusal,
     as_report,
     internal_refusal,
 )
+from audiokv.server.request_limit import RequestLimit
 from audiokv.server.wire import pack
 from audiokv.streaming.errors import AudioKVError, MessageError
 from audiokv.streaming.messages import (
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROGRESS_EVERY_S = 1.0
+VIEWER_PROGRESS_EVERY_S = 15.0  # a viewer that hears nothing for longer has lost the connection
 ACKNOWLEDGE_PARTS = 4  # of what a sender may be ahead: acknowledge at least each such part
 
 
@@ -63,6 +66,7 @@ class SourceDialogue:
         self._config = config
         self._clock = clock
         self._outbox = Outbox(wire, clock)
+        self._requests = RequestLimit(clock)
         self._heard_s = clock.now_s()
         self._is_reading = True
         self._acknowledged_ms = 0
@@ -90,7 +94,12 @@ class SourceDialogue:
         finally:
             if stream is not None:
                 is_delivered = self._outbox.is_said and self._wire.is_close_acknowledged
-                self._registry.leave(stream, self._outbox, is_delivered=is_delivered)
+                self._registry.leave(
+                    stream,
+                    self._outbox,
+                    is_delivered=is_delivered,
+                    is_at_fault=self._outbox.close_code in FAULT_CODES,
+                )
 
     async def _begin(self) -> LiveStream:
         try:
@@ -164,8 +173,10 @@ class SourceDialogue:
             case Stop():
                 stream.stop()
             case Finalize():
+                self._requests.take()
                 stream.finalize()
             case Update() as update:
+                self._requests.take()
                 stream.update(self._registry.options_of(update, stream.options))
             case Keepalive():
                 pass
@@ -210,13 +221,24 @@ async def serve_viewer(wire: Wire, name: str, *, registry: StreamRegistry, clock
         try:
             with explained(outbox, wire):
                 stream = registry.watch(name, outbox)
-                while True:
-                    _check_viewer(await wire.receive())
+                ticker = tasks.create_task(_tick_viewer(stream, outbox, clock))
+                try:
+                    while True:
+                        _check_viewer(await wire.receive())
+                finally:
+                    ticker.cancel()
         finally:
             if stream is not None:
                 stream.hub.detach_viewer(outbox)
                 _log_skipped(name, wire, outbox)
             await asyncio.wait([pump])
+
+
+async def _tick_viewer(stream: LiveStream, outbox: Outbox, clock: Clock) -> None:
+    """Say something now and then, or a viewer could not tell a pause from a lost connection."""
+    while True:
+        await sleep(clock, VIEWER_PROGRESS_EVERY_S)
+        outbox.put_partial(pack(stream.progress()))
 
 
 def _check_viewer(message: str | bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -92,3 +93,28 @@ async def test_a_stream_that_failed_is_not_looked_for(open_page: OpenPage) -> No
         await page.evaluate(WATCH)
         await until(page, "seen.states.at(-1) === 'failed'")
         assert await page.evaluate("seen.problem") == "stream_failed"
+
+
+async def test_a_connection_on_which_nothing_comes_is_replaced(open_page: OpenPage) -> None:
+    async with open_page(Script()) as (page, server):
+        a_stream(server, caption_message(0, "one", seq=1))
+        await page.evaluate(WATCH.replace("firstRetryMs", "silenceTimeoutMs: 700, firstRetryMs"))
+        await until(page, "seen.states.at(-1) === 'live'")
+        await until(page, "seen.states.length === 5")
+        assert await page.evaluate("seen") == {
+            "captions": [[1, "one"]],
+            "states": ["connecting", "live", "waiting", "connecting", "live"],
+            "problem": None,
+        }
+
+
+async def test_any_message_shows_that_the_connection_lives(open_page: OpenPage) -> None:
+    async with open_page(Script()) as (page, server):
+        a_stream(server)
+        await page.evaluate(WATCH.replace("firstRetryMs", "silenceTimeoutMs: 1500, firstRetryMs"))
+        await until(page, "seen.states.at(-1) === 'live'")
+        progress = {"received_ms": 0, "received_samples": 0, "processed_ms": 0, "lag_ms": 0}
+        for _ in range(8):
+            await asyncio.sleep(0.3)  # the page has no clock but the wall's
+            await server.say({"type": "progress", **progress})
+        assert await page.evaluate("seen.states") == ["connecting", "live"]

@@ -183,4 +183,4 @@ async def test_a_server_that_forgot_the_stream_goes_on_with_the_rest(browser: Br
         seconds = await page.evaluate("""[...document.querySelectorAll("#log .time")].map(
           (time) => Number(time.textContent.split(":")[1]))""")
         assert seconds == sorted(seconds)
-        assert seconds[-1] >= 4
+        assert seconds[-1] >= 3  # the line of 4.2 s, or a cell earlier where the new stream began

@@ -18,6 +18,7 @@ from audiokv.models.whisper.features import mel_filters
 from audiokv.models.whisper.network import Dimensions, WhisperNetwork
 from audiokv.models.whisper.stream import WhisperModel
 from audiokv.models.whisper.text import WhisperText
+from tests.models.whisper.stream_doubles import Recorded, noise, record_decodes, stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +116,7 @@ def random_whisper(**changes: Any) -> WhisperForConditionalGeneration:
     return model
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # thousands of lines otherwise
 class Tiny:
     """transformers' random model, and ours with the same weights."""
 
@@ -169,3 +170,19 @@ def read_speech(speech_folder: Path) -> Callable[[str], FloatArray]:
         return np.ascontiguousarray(mono, dtype=np.float32)
 
     return read
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    """The questions to the decoders of a test, and their answers."""
+    return record_decodes(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def worded(tiny: Tiny) -> np.ndarray:
+    """A second of audio in which the random model finds some words."""
+    for seed in range(100):
+        audio = noise(1000, seed)
+        if len(stream(tiny, audio=audio).decode().words) >= 3:
+            return audio
+    raise AssertionError("the random model finds no words")

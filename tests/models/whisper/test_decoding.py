@@ -13,7 +13,7 @@ from audiokv.models.whisper.decoding import Decoded, DraftDecoder
 from audiokv.models.whisper.network import SelfCache
 
 if TYPE_CHECKING:
-    from audiokv.models.whisper.network import CrossCache
+    from audiokv.models.whisper.cross_cache import CrossCache
     from tests.models.whisper.conftest import Tiny
 
 SUPPRESSED = [3, 17, 299]

@@ -69,7 +69,7 @@ def test_three_sure_observations_in_a_row_lock(tracker: LanguageTracker) -> None
 
 
 @pytest.mark.parametrize(
-    "between", [("de", 0.8, 3000), ("de", 0.97, 900), ("en", 0.97, 3000), ("en", 0.5, 3000)]
+    "between", [("de", 0.8, 3000), ("de", 0.97, 700), ("en", 0.97, 3000), ("en", 0.5, 3000)]
 )
 def test_doubt_in_between_starts_the_count_anew(
     tracker: LanguageTracker, between: tuple[str, float, int]
@@ -84,7 +84,7 @@ def test_doubt_in_between_starts_the_count_anew(
 
 
 def test_short_audio_never_locks(tracker: LanguageTracker) -> None:
-    heard(tracker, "de", 20, voice_ms=900)
+    heard(tracker, "de", 20, voice_ms=799)
     assert tracker.current == "de"
     assert not settled(tracker)
 
@@ -112,13 +112,28 @@ def test_a_confident_change_reopens_a_locked_language(tracker: LanguageTracker) 
     assert settled(tracker)
 
 
-def test_a_change_needs_more_audio_than_the_first_lock(tracker: LanguageTracker) -> None:
-    heard(tracker, "de", 3, voice_ms=1000)
-    assert settled(tracker)
-    heard(tracker, "en", 20, voice_ms=1900)
+def test_a_new_segment_is_judged_anew_in_favour_of_the_language_so_far(
+    tracker: LanguageTracker,
+) -> None:
+    heard(tracker, "de", 3)
+    tracker.begin_segment()
     assert tracker.current == "de"
-    heard(tracker, "en", 3, voice_ms=2000)
+    assert not settled(tracker)
+    # Twice as likely as the home language is not enough, ten times is.
+    tracker.observe(np.log(np.array([0.6, 0.3, 0.1], dtype=np.float32)), 1000)
+    assert tracker.current == "de"
+    tracker.observe(np.log(np.array([0.9, 0.09, 0.01], dtype=np.float32)), 1200)
     assert tracker.current == "en"
+
+
+def test_text_in_doubt_does_not_become_the_home_language(tracker: LanguageTracker) -> None:
+    heard(tracker, "de", 3)
+    tracker.begin_segment()
+    heard(tracker, "zh", sure=0.7)
+    tracker.settle()
+    assert settled(tracker)
+    tracker.begin_segment()
+    assert tracker.current == "de"
 
 
 def test_once_locked_only_the_start_of_a_segment_is_listened_to(tracker: LanguageTracker) -> None:
@@ -157,3 +172,23 @@ def test_choosing_none_detects_anew(tracker: LanguageTracker) -> None:
     heard(tracker, "zh")
     assert tracker.current == "zh"
     assert settled(tracker)
+
+
+@pytest.mark.parametrize("chosen", [None, "zh"])
+def test_choosing_the_same_again_forgets_nothing(chosen: str | None) -> None:
+    tracker = LanguageTracker(CODES, chosen)
+    heard(tracker, "de", 3)
+    before = tracker.current
+    tracker.choose(chosen)
+    assert tracker.current == before
+    assert settled(tracker)
+
+
+def test_long_speech_settles_on_the_likeliest_even_in_doubt(tracker: LanguageTracker) -> None:
+    heard(tracker, "zh", 30, sure=0.6, voice_ms=7_900)
+    assert not settled(tracker)
+    heard(tracker, "de", sure=0.6, voice_ms=8_000)
+    assert settled(tracker)
+    assert tracker.current == "de"
+    heard(tracker, "zh", sure=0.6, voice_ms=8_200)
+    assert tracker.current == "de"

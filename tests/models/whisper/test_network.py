@@ -3,15 +3,19 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import WhisperForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
 from audiokv.models.whisper.network import Dimensions, SelfCache, fastest_dtype
 
 if TYPE_CHECKING:
-    from audiokv.models.whisper.network import CrossCache, WhisperNetwork
+    from audiokv.models.whisper.cross_cache import CrossCache
+    from audiokv.models.whisper.network import WhisperNetwork
     from tests.models.whisper.conftest import Tiny
 
 TOKENS = [341, 342, 347, 351, 40, 41, 42, 99, 7, 300]
@@ -188,3 +192,20 @@ def test_the_fastest_type_is_the_measured_one(
     monkeypatch.setattr("audiokv.models.whisper.network.time.perf_counter", lambda: now_s)
     expected = torch.bfloat16 if bfloat16_s < 0.5 else torch.float32
     assert fastest_dtype() is expected
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.sets(st.integers(0, 39)))
+def test_a_cache_without_some_slots_is_transformers_without_them(
+    tiny: Tiny, slots: set[int]
+) -> None:
+    encoded = tiny.network.encode(mel(50))
+    held = np.array(sorted(slots), np.intp)
+    cross = tiny.network.cross_cache(encoded, 40, held)
+    logits, attention = reference_decoding(
+        tiny, torch.cat((encoded[sorted(slots)], encoded[40:])), TOKENS
+    )
+    own = SelfCache(tiny.network.dims, torch.float32)
+    hidden, seen = tiny.network.decode(TOKENS, 0, own, cross)
+    torch.testing.assert_close(tiny.network.logits(hidden), logits, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(seen, attention, rtol=1e-4, atol=1e-4)

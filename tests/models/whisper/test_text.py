@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -106,6 +106,7 @@ def test_latin_words_in_an_unspaced_language_keep_their_spaces(text: WhisperText
 
 @settings(deadline=None, max_examples=150)
 @given(sentence=ANY_TEXT | SCRIPTS, language=LANGUAGES)
+@example(sentence="\na\n b", language="en")
 def test_no_token_and_no_character_is_lost(
     text: WhisperText, sentence: str, language: str | None
 ) -> None:
@@ -167,6 +168,12 @@ def test_transcripts_open_with_language_and_task(tiny: Tiny) -> None:
 def test_languages_are_those_between_start_and_task(tiny: Tiny) -> None:
     assert tiny.text.language_ids == {"en": 342, "de": 343, "zh": 344, "yue": 345}
     assert {"zh", "ja", "th"} <= UNSPACED_LANGUAGES
+
+
+@pytest.mark.parametrize("token", ["<|x|>", "<|x1|>", "<|nolang|>"])
+def test_other_tokens_among_the_languages_are_none(tiny: Tiny, tmp_path: Path, token: str) -> None:
+    text = WhisperText(saved(tmp_path, tiny, "<|de|>", token))
+    assert text.language_ids == {"en": 342, "zh": 344, "yue": 345}
 
 
 @pytest.mark.weights

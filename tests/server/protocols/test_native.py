@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from audiokv.streaming.messages import (
     encode,
 )
 from tests.server.doubles import (
+    COUNTERS,
     ManualClock,
     ScriptedRecognizer,
     captions_in,
@@ -123,6 +125,22 @@ async def test_progress_comes_every_second_also_when_nothing_happens() -> None:
         for _ in range(3):
             await clock.advance(1)
             assert await source.next() == Progress(0, 0, 0, 0)
+
+
+async def test_progress_tells_of_a_bounded_cache() -> None:
+    async with running_server() as server:
+        bounded, unbounded = await Source.open(server), await Source.open(server)
+        await bounded.start(prompt="count")
+        await unbounded.start()
+        for source in (bounded, unbounded):
+            await complete(source, speech(5, seconds=2))
+    last, other = (
+        [message for message in source.heard if isinstance(message, Progress)][-1]
+        for source in (bounded, unbounded)
+    )
+    assert last.cache is not None
+    assert last.cache == replace(COUNTERS, seen_slots=last.cache.seen_slots)
+    assert other.cache is None
 
 
 async def test_a_fast_sender_is_acknowledged_as_it_goes() -> None:

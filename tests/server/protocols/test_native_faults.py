@@ -5,7 +5,9 @@ import struct
 
 import pytest
 
+from audiokv.server.request_limit import BURST
 from audiokv.streaming.messages import (
+    Finalize,
     Keepalive,
     Progress,
     Ready,
@@ -205,3 +207,33 @@ async def test_a_failing_session_ends_alone_and_its_words_stay_out_of_the_log(
     assert f"stream {ready.stream} failed: RuntimeError" in caplog.text
     assert "secret" not in caplog.text
     assert good.captions[-1].words[0].text not in caplog.text
+
+
+async def test_faulty_sources_do_not_fill_the_server() -> None:
+    async with running_server(max_streams=2) as server:
+        for _ in range(5):
+            bad = await Source.open(server)
+            await bad.start()
+            await bad.connection.send("text where audio is due")
+            assert await bad.error() == ("bad_json", 4400)
+            await has_no_connections(server)
+        good = await Source.open(server)
+        await good.start()
+        await complete(good, b"")
+
+
+@pytest.mark.parametrize("message", [Finalize(), Update(prompt="Ж" * 500)])
+async def test_a_flood_of_requests_is_refused_and_harms_nobody_else(
+    message: Finalize | Update,
+) -> None:
+    clock = ManualClock()
+    audio = speech(14, seconds=2)
+    async with running_server(clock=clock) as server:
+        good, bad = await Source.open(server), await Source.open(server)
+        await good.start()
+        await bad.start()
+        for _ in range(BURST + 1):
+            await bad.send(message)
+        assert await bad.error() == ("too_many_requests", 1008)
+        await complete(good, audio)
+    assert good.captions == captions_in(undisturbed(audio))

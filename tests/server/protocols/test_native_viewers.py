@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import pytest
 
+from audiokv.server.protocols.native import VIEWER_PROGRESS_EVERY_S
 from audiokv.streaming.captions import Caption
 from audiokv.streaming.messages import (
+    Done,
     Finalize,
     Keepalive,
+    Progress,
     Ready,
     Start,
     Stop,
     encode,
 )
 from tests.server.doubles import (
+    ManualClock,
     captions_in,
     speech,
     undisturbed,
@@ -111,3 +115,26 @@ async def test_an_error_of_our_own_closes_one_connection_only(
         await other.start()
     assert "failed: RuntimeError at test_native_viewers.py" in caplog.text
     assert "secret" not in caplog.text
+
+
+async def test_a_viewer_hears_something_also_while_nobody_speaks() -> None:
+    clock = ManualClock()
+    async with running_server(clock=clock) as server:
+        source = await Source.open(server)
+        ready = await source.start()
+        viewer = await Source.watch(server, ready.stream)
+        await viewer.wait_for(Ready)
+        for _ in range(3):
+            await until(lambda: clock.n_waiting >= 2)
+            await clock.advance(VIEWER_PROGRESS_EVERY_S)
+            assert (await viewer.wait_for(Progress)).received_ms == 0
+        await source.send(Stop())
+        assert await viewer.rest() == (1000, "done")
+    assert [type(message) for message in viewer.heard] == [
+        Ready,
+        Progress,
+        Progress,
+        Progress,
+        Done,
+    ]
+    assert clock.n_waiting == 0
