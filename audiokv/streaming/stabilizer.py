@@ -131,10 +131,12 @@ class ShowOptions:
 
     Attributes:
         guard_ms: Audio that must have been heard after the word's end, unless it came back.
+        sure: Confidence from which a word replaces a shown one at once.
         language_confidence: Below it nothing is shown: the words may be of another language.
     """
 
     guard_ms: int = 250
+    sure: float = 0.6
     language_confidence: float = 0.5
 
 
@@ -142,8 +144,9 @@ class ShowOptions:
 class TailView:
     """Chooses which revisable words are shown, so that captions do not flicker.
 
-    New words are added once they were heard whole. A word already shown is replaced only when two
-    hypotheses in a row want another one there; until then it stands, in the form it was shown.
+    New words are added once they were heard whole. A word already shown is replaced only by one the
+    recogniser is sure of, or that two hypotheses in a row want there; until then it stands, in the
+    form it was shown.
     """
 
     options: ShowOptions = field(default_factory=ShowOptions)
@@ -154,8 +157,9 @@ class TailView:
         """Return the words to show."""
         n_same = n_agreeing(self._shown, tail)
         n_twice = n_agreeing(self._previous, tail)
+        is_sure = n_same < len(tail) and tail[n_same].confidence >= self.options.sure
         is_outdated = n_same < len(self._shown) and (
-            n_twice > n_same or len(tail) == n_same == len(self._previous)
+            is_sure or n_twice > n_same or len(tail) == n_same == len(self._previous)
         )
         kept = tuple(
             replace(new, text=old.text)

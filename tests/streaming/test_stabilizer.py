@@ -130,11 +130,14 @@ def test_guard_counts_from_the_end_of_the_word() -> None:
     assert texts(view.observe(words("one two"), 550)) == "one"
 
 
-def test_a_shown_word_changes_only_when_two_hypotheses_want_it() -> None:
-    view = TailView(ShowOptions(guard_ms=0))
+def test_a_shown_word_changes_when_two_hypotheses_want_it_or_one_is_sure() -> None:
+    view = TailView(ShowOptions(guard_ms=0, sure=0.6))
     assert texts(view.observe(words("ask but you"), 900)) == "ask but you"
-    assert texts(view.observe(words("ask what you"), 1_000)) == "ask but you"
-    assert texts(view.observe(words("ask what you can"), 1_200)) == "ask what you can"
+    doubtful = words("ask what you can", confidence=0.59)
+    assert texts(view.observe(doubtful[:3], 1_000)) == "ask but you"
+    assert texts(view.observe(doubtful, 1_200)) == "ask what you can"
+    sure = words("ask why you can", confidence=0.6)
+    assert texts(view.observe(sure, 1_300)) == "ask why you can"
 
 
 def test_a_hypothesis_cut_short_once_hides_nothing() -> None:
