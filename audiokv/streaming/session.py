@@ -250,7 +250,7 @@ class Session:
             self._language = hypothesis.language
             self._commit.restart()
             self._view = TailView(self._options.show)
-        self._tail = hypothesis.words
+        self._tail = hypothesis.words if self._is_credible(segment, hypothesis.words) else ()
         if hypothesis.words:
             self._texted_ms = self._fed_ms
         if self._is_closing:
@@ -267,6 +267,14 @@ class Session:
         if self._position_ms - self._texted_ms >= self._options.blank_ms:
             events += self._restart_window(segment)
         return events
+
+    def _is_credible(self, segment: Segment, words: tuple[Word, ...]) -> bool:
+        """Tell a short word from what a recogniser makes of a click or a breath."""
+        voice_ms = self._voice.last_voice_ms - segment.start_ms
+        if not words or segment.committed or voice_ms >= self._options.short_voice_ms:
+            return True
+        mean = sum(w.confidence for w in words) / len(words)
+        return mean >= self._options.short_confidence
 
     def _commit_words(self, segment: Segment, n_words: int) -> None:
         if n_words:

@@ -23,6 +23,8 @@ class SessionOptions:
         max_segment_ms: Length at which a segment ends even without a pause.
         blank_ms: Voice without any text after which the window is restarted.
         restart_ms: How much of that voice the restarted window hears again.
+        short_voice_ms: Voice this short may be a click or a breath.
+        short_confidence: Mean confidence that words heard in so short a voice must have.
         max_lag_ms: How far behind real time steps are merged.
     """
 
@@ -35,6 +37,8 @@ class SessionOptions:
     max_segment_ms: int = 15_000
     blank_ms: int = 8000
     restart_ms: int = 2000
+    short_voice_ms: int = 400
+    short_confidence: float = 0.5
     max_lag_ms: int = 10_000
     voice: VoiceOptions = field(default_factory=VoiceOptions)
     commit: CommitOptions = field(default_factory=CommitOptions)

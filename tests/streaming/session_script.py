@@ -44,6 +44,7 @@ class Script:
     timetable: Sequence[tuple[str, int, int]]
     confidence: float = 1.0
     is_settled: bool = True
+    word_confidence: float = 0.9
     language: str = "en"
     opened: list[int] = field(default_factory=list)
     segments: list[int] = field(default_factory=list)
@@ -79,7 +80,7 @@ class Script:
     def decode(self) -> Hypothesis:
         self.heard.append((self.start_ms, self.end_ms))
         words = tuple(
-            Word(text, start, end, 0.9)
+            Word(text, start, end, self.word_confidence)
             for text, start, end in self.timetable[self.n_committed :]
             if end <= self.end_ms
         )

@@ -207,3 +207,16 @@ def test_a_segment_begun_in_a_dying_voice_does_not_end_before_it_began(
     session.push(audio((0, 1_000)))
     events = drain(session, script)
     assert [(e.is_on, e.at_ms) for e in events if isinstance(e, SpeechChange)][1:] == last
+
+
+@pytest.mark.parametrize(
+    ("voice_ms", "confidence", "said"),
+    [(200, 0.49, []), (200, 0.5, ["yes"]), (600, 0.1, ["yes"])],
+)
+def test_a_click_with_doubtful_words_says_nothing(
+    voice_ms: int, confidence: float, said: list[str]
+) -> None:
+    script = Script([("yes", 0, 150)], word_confidence=confidence)
+    events = run(script, audio((LOUD, voice_ms), (0, 1_000)))
+    assert finals(events) == said
+    assert bool(captions(events)) == bool(said)

@@ -13,6 +13,8 @@ import torch
 from audiokv.models.whisper.network import SelfCache
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _RESYNC_TOKENS = 4  # how far ahead in the draft a corrected token is looked for
 _TOKENS_PER_SECOND = 12  # faster than any language is spoken, even in bytes of CJK characters
 _SPARE_TOKENS = 16
+_MAX_PERIOD_TOKENS = 8
+_REPEATS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +113,26 @@ class DraftDecoder:
         limit = max(1, min(position - len(context) - 1, wanted))
         guess = draft
         while not run.is_complete and len(run.tokens) < limit:
+            n_before = len(run.tokens)
             # A pass adds one token of its own to what it accepts.
             n_accepted = run.extend(guess[: limit - len(run.tokens) - 1])
             guess = _resynchronised(guess, n_accepted, run.tokens[-1] if run.tokens else None)
+            for n in range(n_before + 1, len(run.tokens) + 1):
+                if is_repeating(run.tokens[:n]):
+                    # The guards decide what of it was said; more of it only costs time.
+                    run.cut(n)
+                    return run.result()
         return run.result()
+
+
+def is_repeating(tokens: Sequence[int]) -> bool:
+    """Tell whether a text ends in the same few tokens again and again."""
+    n = len(tokens)
+    return any(
+        n >= period * _REPEATS
+        and all(tokens[-i] == tokens[-i - period] for i in range(1, period * (_REPEATS - 1) + 1))
+        for period in range(1, _MAX_PERIOD_TOKENS + 1)
+    )
 
 
 def _resynchronised(guess: list[int], n_accepted: int, correction: int | None) -> list[int]:
@@ -183,6 +203,11 @@ class _Run:
         first = hidden[self._start_index : self._start_index + 1]
         probabilities = self._model.network.logits(first)[0].softmax(dim=-1)
         self.no_speech_probability = float(probabilities[self._model.text.no_speech])
+
+    def cut(self, n_tokens: int) -> None:
+        """Give up what comes after a number of tokens."""
+        del self.tokens[n_tokens:], self.log_probabilities[n_tokens:]
+        self.is_complete = False
 
     def result(self) -> Decoded:
         # A run cut short has not seen its last token, so nothing says where that one ends.

@@ -9,7 +9,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from audiokv.models.whisper.decoding import Decoded, DraftDecoder
+from audiokv.models.whisper.decoding import Decoded, DraftDecoder, is_repeating
 from audiokv.models.whisper.network import SelfCache
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def plain_greedy(
         if token == text.end_of_text:
             return tokens, True
         tokens.append(token)
+        if is_repeating(tokens):
+            break
     return tokens, False
 
 
@@ -262,3 +264,13 @@ def test_languages_are_read_after_the_start_alone(tiny: Tiny) -> None:
     own = SelfCache(tiny.network.dims, torch.float32)
     hidden, _ = tiny.network.decode([tiny.text.start], 0, own, cross)
     assert found.tolist() == tiny.network.logits(hidden)[0, ids].tolist()
+
+
+def test_only_many_repetitions_at_the_end_are_repeating() -> None:
+    assert not is_repeating([])
+    assert not is_repeating([7, 7, 7, 7])
+    assert is_repeating([7, 7, 7, 7, 7])
+    assert is_repeating([1, 2, *[3, 4, 5] * 5])
+    assert not is_repeating([*[3, 4, 5] * 5, 6])
+    assert is_repeating([1, *list(range(8)) * 5])
+    assert not is_repeating(list(range(9)) * 5)
