@@ -129,7 +129,7 @@ async def test_what_came_before_a_failure_is_in_the_files(
     server: ScriptedServer, recording: Path
 ) -> None:
     def refuse_later(n_message: int) -> str | None:
-        if n_message < 4:
+        if n_message < 12:  # by then what the first ones said was acknowledged, so it arrived
             return None
         server.refusals = [(ErrorReport("no", "Not today.", ""), 1008)] * 9
         return "cut after"
