@@ -38,7 +38,7 @@ def token_starts_ms(
     mean = attention.mean(axis=1, keepdims=True)
     spread = attention.std(axis=1, keepdims=True) + 1e-8
     matrix = _median_along_time((attention - mean) / spread).mean(axis=0)
-    starts = _warp(-matrix)
+    starts = warp(-matrix)
     return (starts if held is None else held[starts]) * SLOT_MS
 
 
@@ -52,12 +52,17 @@ def _median_along_time(weights: NDArray[np.float32]) -> NDArray[np.float32]:
     return median
 
 
-def _warp(cost: NDArray[np.float32]) -> NDArray[np.int64]:
+def warp(cost: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return the first slot of each token on the cheapest monotonic path.
 
-    Each row needs the running minimum of its own entries; with prefix sums that is one
-    ``minimum.accumulate`` a row instead of a loop over every cell.
+    Args:
+        cost: Of each slot for each token, shape (tokens, slots).
+
+    Returns:
+        Shape (tokens,), never falling.
     """
+    # Each row needs the running minimum of its own entries; with prefix sums that is one
+    # ``minimum.accumulate`` a row instead of a loop over every cell.
     n_tokens, n_slots = cost.shape
     total = np.full((n_tokens + 1, n_slots + 1), np.inf)
     total[0, 0] = 0.0

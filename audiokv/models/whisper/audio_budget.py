@@ -12,13 +12,16 @@ import numpy as np
 import torch
 
 from audiokv.models.whisper.alignment import SLOT_MS
+from audiokv.models.whisper.cross_cache import Holding, nearest_owners
 from audiokv.streaming.audio_cache import count_cache
 from audiokv.streaming.audio_format import FRAME_MS, FRAME_SAMPLES
 from audiokv.streaming.policy.assembly import DriverOptions, open_driver
 from audiokv.streaming.policy.loudness import LoudnessGate
-from audiokv.streaming.policy.marker import SlotMarker, Talker
+from audiokv.streaming.policy.marker import SlotMarker
 from audiokv.streaming.policy.marks import Reason
+from audiokv.streaming.policy.prefetch import StepPrefetch
 from audiokv.streaming.policy.profiles import profile_by_name
+from audiokv.streaming.policy.protocol import MergingPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from audiokv.models.whisper.network import Dimensions
     from audiokv.streaming.audio_cache import CacheCounters, CacheOptions
     from audiokv.streaming.policy.arrays import Indices
+    from audiokv.streaming.policy.dialect import DialectPrior
+    from audiokv.streaming.policy.marker import Talker
     from audiokv.streaming.policy.marks import SlotMarks
 
 
@@ -47,18 +52,21 @@ class AudioHolder(Protocol):
     def begin_segment(self, at_ms: int) -> None:
         """Note that what came before ``at_ms`` is another segment."""
 
-    def append(self, samples: FloatArray, language: str | None) -> None:
-        """Take in audio that follows what came before."""
+    def append(self, samples: FloatArray, talker: Talker) -> None:
+        """Take in audio that follows what came before, and who speaks in it."""
 
     def forget_before(self, at_ms: int) -> None:
         """Let slots go whose audio has left the window."""
 
-    def hold(self) -> Indices | None:
+    def hold(self) -> Holding | None:
         """Take in the slots that are complete, and keep to the budget.
 
         Returns:
-            The held slots as numbers of the window's slots, rising; None for all of them.
+            The held slots; None for all of the window's.
         """
+
+    def held_share(self, start_ms: int, end_ms: int) -> float:
+        """Return which part of a stretch of the window is held, 0 to 1."""
 
     def see_keys(self, keys: Sequence[torch.Tensor]) -> None:
         """Take in the keys of the held slots, and behind them those of the padding.
@@ -95,15 +103,20 @@ class WholeWindow:
     def begin_segment(self, at_ms: int) -> None:
         """Nothing to do."""
 
-    def append(self, samples: FloatArray, language: str | None) -> None:
+    def append(self, samples: FloatArray, talker: Talker) -> None:
         """Nothing to do."""
 
     def forget_before(self, at_ms: int) -> None:
         """Nothing to do."""
 
-    def hold(self) -> Indices | None:
+    def hold(self) -> Holding | None:
         """Hold all slots."""
         return None
+
+    def held_share(self, start_ms: int, end_ms: int) -> float:
+        """Return 1."""
+        del start_ms, end_ms
+        return 1.0
 
     def see_keys(self, keys: Sequence[torch.Tensor]) -> None:
         """Nothing to do."""
@@ -133,6 +146,7 @@ class AudioBudget:
         budget_slots: Audio slots that may be held.
         slot_bytes: Bytes of the keys and values of one slot in all layers.
         profile: Name of the acoustic profile.
+        prior: Dialect prior on the scores of slots, or None.
 
     Raises:
         ConfigError: There is no such policy or profile.
@@ -142,11 +156,20 @@ class AudioBudget:
     grain_ms = SLOT_MS  # half a slot cannot leave the ledger
 
     def __init__(
-        self, policy: str, budget_slots: int, slot_bytes: int, profile: str = "default"
+        self,
+        policy: str,
+        budget_slots: int,
+        slot_bytes: int,
+        profile: str = "default",
+        prior: DialectPrior | None = None,
     ) -> None:
-        options = DriverOptions(profile_by_name(profile))
+        # A window is short and fills between two steps: room for one step is what it needs.
+        options = DriverOptions(profile_by_name(profile), high_water=1.0, prefetch=StepPrefetch())
         self.driver = open_driver(policy, budget_slots, SLOT_MS, options)
+        chosen = self.driver.policy
+        self._max_merged = chosen.max_merged_slots if isinstance(chosen, MergingPolicy) else 1
         self._slot_bytes = slot_bytes
+        self._prior = prior
         self._needs_keys = policy == "keydiff"
         self._waiting: list[SlotMarks] = []  # complete, and not yet in the cache
         self.open(0)
@@ -158,7 +181,7 @@ class AudioBudget:
         self._waiting = []
         self._start_ms = at_ms
         self._end_ms = at_ms  # of the slots taken into the cache, evicted ones included
-        self._marker = SlotMarker(SLOT_MS, start_ms=at_ms)
+        self._marker = SlotMarker(SLOT_MS, self._prior, at_ms)
         self._gate = LoudnessGate()
         self._part: FloatArray = np.empty(0, np.float32)
 
@@ -166,14 +189,14 @@ class AudioBudget:
         """Guard the last slot of the segment before."""
         self.driver.close_segment(at_ms)
 
-    def append(self, samples: FloatArray, language: str | None) -> None:
+    def append(self, samples: FloatArray, talker: Talker) -> None:
         """Mark the slots that the audio completes."""
         joined = np.concatenate((self._part, samples))
         n_whole = len(joined) - len(joined) % FRAME_SAMPLES
         whole, self._part = joined[:n_whole], joined[n_whole:]
         if n_whole:
             is_voice = self._gate.push(whole)
-            self._waiting += self._marker.push(whole, is_voice, Talker(language=language))
+            self._waiting += self._marker.push(whole, is_voice, talker)
 
     def forget_before(self, at_ms: int) -> None:
         """Let slots go whose audio has left the window."""
@@ -183,7 +206,7 @@ class AudioBudget:
         self._start_ms = at_ms
         self._end_ms = max(self._end_ms, at_ms)
 
-    def hold(self) -> Indices | None:
+    def hold(self) -> Holding | None:
         """Take in the slots that are complete, and keep to the budget."""
         if self._waiting:
             self._end_ms = self._waiting[-1].end_ms
@@ -192,7 +215,22 @@ class AudioBudget:
         self.driver.apply(self.driver.plan())
         places = self._places()
         n_window = (self._end_ms - self._start_ms) // SLOT_MS
-        return None if len(places) == n_window else places
+        if len(places) == n_window:
+            return None
+        owners = None
+        if self._max_merged > 1 and len(places):
+            owners = nearest_owners(places, n_window, self._max_merged)
+        return Holding(places, owners)
+
+    def held_share(self, start_ms: int, end_ms: int) -> float:
+        """Return which part of a stretch of the window is held, 0 to 1."""
+        ledger = self.driver.ledger
+        first = start_ms - (start_ms - self._start_ms) % SLOT_MS
+        last = end_ms + (self._start_ms - end_ms) % SLOT_MS
+        if first >= last:
+            return 1.0
+        n_held = np.count_nonzero((ledger.start_ms >= first) & (ledger.end_ms <= last))
+        return min(1.0, int(n_held) * SLOT_MS / (last - first))
 
     def see_keys(self, keys: Sequence[torch.Tensor]) -> None:
         """Tell the policy how alike the held keys are, where it goes by that."""
@@ -245,4 +283,4 @@ def open_holder(
     if options.budget_slots is None:
         return WholeWindow()
     slot_bytes = 2 * dims.n_decoder_layers * dims.d_model * dtype.itemsize
-    return AudioBudget(options.policy, options.budget_slots, slot_bytes, profile)
+    return AudioBudget(options.policy, options.budget_slots, slot_bytes, profile, options.prior)

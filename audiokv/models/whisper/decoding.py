@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn import functional
 
 from audiokv.models.whisper.network import SelfCache
 
@@ -71,6 +72,23 @@ class _Model:
     own: SelfCache
 
 
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What the static cache holds after a run: a valid prefix, and what its tokens looked at."""
+
+    tokens: list[int]
+    attention: torch.Tensor  # (alignment heads, tokens, audio slots)
+    no_speech_probability: float
+
+    def shared_prefix(self, context: list[int]) -> int:
+        n_same = 0
+        for known, wanted in zip(self.tokens, context, strict=False):
+            if known != wanted:
+                break
+            n_same += 1
+        return n_same
+
+
 class DraftDecoder:
     """Decodes one stream's windows; holds the static key/value cache.
 
@@ -88,16 +106,27 @@ class DraftDecoder:
         first_penalty[torch.tensor([*text.blank, text.end_of_text])] = -torch.inf
         own = SelfCache(network.dims, network.dtype)
         self._model = _Model(network, text, penalty, first_penalty, own)
+        self._memory: _Memory | None = None
+
+    def forget(self) -> None:
+        """Note that the window begins elsewhere: nothing computed before is valid any more."""
+        self._memory = None
 
     def language_logits(self, cross: CrossCache, language_ids: list[int]) -> NDArray[np.float32]:
         """Return the logits of the languages, in the order of their ids."""
+        self.forget()  # this writes over the cache
         network = self._model.network
         hidden, _ = network.decode([self._model.text.start], 0, self._model.own, cross)
         result: NDArray[np.float32] = network.logits(hidden)[0, torch.tensor(language_ids)].numpy()
         return result
 
     def decode(
-        self, context: list[int], n_forced: int, draft: list[int], cross: CrossCache
+        self,
+        context: list[int],
+        n_forced: int,
+        draft: list[int],
+        cross: CrossCache,
+        n_settled: int = 0,
     ) -> Decoded:
         """Continue a context greedily.
 
@@ -106,17 +135,27 @@ class DraftDecoder:
             n_forced: How many tokens at the end of the context are forced text.
             draft: A guess at the continuation; changes the cost, never the result.
             cross: The encoded audio.
+            n_settled: How many of the forced tokens keep the keys and values they have from when
+                their audio was held; computed anew without it they would mislead what follows.
         """
         run = _Run(self._model, context, n_forced, cross)
+        if self._memory is not None and n_settled:
+            run.resume(self._memory, len(context) - n_forced + n_settled)
+        result = self._complete(run, n_forced, draft)
+        self._memory = run.memory()
+        return result
+
+    def _complete(self, run: _Run, n_forced: int, draft: list[int]) -> Decoded:
         position = self._model.network.dims.max_target_positions
-        wanted = int(cross.n_audio_slots / 50 * _TOKENS_PER_SECOND) + _SPARE_TOKENS - n_forced
-        limit = max(1, min(position - len(context) - 1, wanted))
+        n_slots = run.cross.n_audio_slots
+        wanted = int(n_slots / 50 * _TOKENS_PER_SECOND) + _SPARE_TOKENS - n_forced
+        limit = max(1, min(position - len(run.context) - 1, wanted))
         guess = draft
         while not run.is_complete and len(run.tokens) < limit:
             n_before = len(run.tokens)
             # A pass adds one token of its own to what it accepts.
             n_accepted = run.extend(guess[: limit - len(run.tokens) - 1])
-            guess = _resynchronised(guess, n_accepted, run.tokens[-1] if run.tokens else None)
+            guess = resynchronised(guess, n_accepted, run.tokens[-1] if run.tokens else None)
             for n in range(n_before + 1, len(run.tokens) + 1):
                 if is_repeating(run.tokens[:n]):
                     # The guards decide what of it was said; more of it only costs time.
@@ -135,7 +174,7 @@ def is_repeating(tokens: Sequence[int]) -> bool:
     )
 
 
-def _resynchronised(guess: list[int], n_accepted: int, correction: int | None) -> list[int]:
+def resynchronised(guess: list[int], n_accepted: int, correction: int | None) -> list[int]:
     """Return what of the draft may still follow after a token that differed from it."""
     rest = guess[n_accepted:]
     for skipped, token in enumerate(rest[:_RESYNC_TOKENS]):
@@ -149,7 +188,8 @@ class _Run:
 
     def __init__(self, model: _Model, context: list[int], n_forced: int, cross: CrossCache) -> None:
         self._model = model
-        self._cross = cross
+        self.context = context
+        self.cross = cross
         self._pending = context  # accepted tokens the network has not seen
         self._position = 0
         self._n_skipped = len(context) - n_forced - 1  # rows before the one that predicts text
@@ -162,6 +202,27 @@ class _Run:
         self.is_complete = False
         self.n_forwards = 0
 
+    def resume(self, memory: _Memory, most: int) -> None:
+        """Take over what the cache holds of the context, up to a number of its tokens.
+
+        Taken over is all up to the start of the text, or nothing; the last token of the context is
+        run in any case, since it predicts.
+        """
+        n_known = min(memory.shared_prefix(self.context), most, len(self.context) - 1)
+        if n_known <= self._n_skipped + 1:
+            return
+        missing = self.cross.n_audio_slots - memory.attention.shape[-1]
+        self._rows = [functional.pad(memory.attention[:, :n_known], (0, missing))]
+        self._pending = self.context[n_known:]
+        self._position = n_known
+        self.no_speech_probability = memory.no_speech_probability
+
+    def memory(self) -> _Memory:
+        """Return what the cache holds now."""
+        attention = torch.cat(self._rows, dim=1)
+        tokens = [*self.context, *self.tokens][: attention.shape[1]]
+        return _Memory(tokens, attention[:, : len(tokens)], self.no_speech_probability)
+
     def extend(self, guess: list[int]) -> int:
         """Run the pending tokens and a guess; keep what the model agrees with, and one more.
 
@@ -170,9 +231,9 @@ class _Run:
         """
         model = self._model
         inputs = [*self._pending, *guess]
-        hidden, attention = model.network.decode(inputs, self._position, model.own, self._cross)
+        hidden, attention = model.network.decode(inputs, self._position, model.own, self.cross)
         n_known = len(self._pending) - 1
-        if self.n_forwards == 0:
+        if self.n_forwards == 0 and self._position == 0:
             self._read_no_speech(hidden)
         self.n_forwards += 1
         logits = model.network.logits(hidden[n_known:])
@@ -188,7 +249,7 @@ class _Run:
         while n_accepted < len(guess) and chosen[n_accepted] == guess[n_accepted]:
             n_accepted += 1
         n_kept = n_known + 1 + n_accepted
-        self._rows.append(self._cross.by_time(attention[:, :n_kept]))
+        self._rows.append(self.cross.by_time(attention[:, :n_kept]))
         self._position += n_kept
         new = chosen[: n_accepted + 1]
         if new[-1] == model.text.end_of_text:

@@ -7,83 +7,91 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from audiokv.streaming.policy.budget import BudgetPreset
 from audiokv.streaming.policy.guards import Guard, Guards
 from audiokv.streaming.policy.language_shares import LanguageShares
-from audiokv.streaming.policy.marks import Pool
-from audiokv.streaming.policy.ordering import take
+from audiokv.streaming.policy.ordering import check_count
+from audiokv.streaming.policy.weighted_cover import weighted_cover
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from audiokv.streaming.policy.arrays import Indices
+    from audiokv.streaming.policy.arrays import Floats, Indices, Mask
     from audiokv.streaming.policy.ledger import SlotLedger
+
+_LEAST_SCORE = 1e-3  # a slot's time always counts for something
 
 
 @dataclass(frozen=True, slots=True)
 class AudioKvPolicy:
-    """Evicts committed slots first, then candidates by score, and keeps what speech needs.
+    """Covers the time that is held, densest where words are still to be found.
 
-    The order, first to leave in front:
+    What stays: guarded slots first (``Guards.binding``); then of every language its guaranteed
+    share; the rest so that the density of slots over time follows
 
-    1. slots whose words are committed;
-    2. candidates: the buffer pool, and what the base pool holds beyond its share;
-    3. the rest of the base pool, then of the reserve;
-    4. slots within their language's guaranteed share, in the order above;
-    5. guarded slots, by ``Guard``: the smallest gives way first, since the budget always wins.
+        ``score ** score_power``, times 1 where words are not committed yet, ``context_weight`` in
+        the last ``context_ms`` of committed speech, ``committed_weight`` before it.
 
-    Within each step the lower score leaves first, the older slot at a tie; young slots and
-    segment ends give way oldest first, sinks and prompt newest first.
+    Strict orders were tried first and lose words: all committed audio first leaves the decoder
+    with text whose audio is gone, and the lowest score first leaves holes as long as a word.
 
     After the AudioKV paper and design, departing from the paper in that it runs at any time of a
-    stream, with the words already committed as the first criterion.
+    stream, with committed words as the first criterion and coverage instead of a ranking.
 
     Attributes:
         guards: What must not leave.
         languages: Guaranteed shares.
-        preset: Gives the base pool's share of what stays.
+        score_power: How much scores bend the density; 0 ignores them.
+        committed_weight: What committed audio is worth, over 0.
+        context_weight: What the committed audio just before the open words is worth, over 0.
+        context_ms: How far that reaches back.
+        max_merged_slots: How many slots one slot may stand for, see ``MergingPolicy``; 1 for none.
+
+    Raises:
+        ValueError: A parameter is out of range.
     """
 
     guards: Guards
     languages: LanguageShares = field(default_factory=LanguageShares)
-    preset: BudgetPreset = BudgetPreset.BALANCED
+    score_power: float = 0.5
+    committed_weight: float = 0.2
+    context_weight: float = 0.7
+    context_ms: int = 1000
+    max_merged_slots: int = 8
     name: str = "audiokv"
 
+    def __post_init__(self) -> None:
+        """Refuse weights that cover nothing."""
+        if min(self.committed_weight, self.context_weight) <= 0:
+            raise ValueError("the weights of committed audio must be over 0")
+        if self.score_power < 0 or self.context_ms < 0 or self.max_merged_slots < 1:
+            raise ValueError("power and context must be at least 0, merged slots at least 1")
+
     def choose(self, ledger: SlotLedger, count: int) -> Indices:
-        """Return the first rows of the order above."""
-        order = self._order(ledger, ledger.held - count)
-        return take(order, count)
+        """Return the rows that do not belong to what stays."""
+        check_count(count, ledger.held)
+        n_keep = ledger.held - count
+        guarded = np.flatnonzero(self.guards.binding(ledger, n_keep) != Guard.NONE)
+        stays = np.zeros(ledger.held, np.bool_)
+        stays[guarded[:n_keep]] = True  # only a prompt can be too long: its beginning counts
+        free = np.flatnonzero(~stays)
+        n_free = n_keep - np.count_nonzero(stays)
+        stays[free[self._cover(ledger, free, int(n_free))]] = True
+        return np.flatnonzero(~stays)
 
-    def _order(self, ledger: SlotLedger, n_keep: int) -> Indices:
-        guard = self.guards.rate(ledger)
-        order = np.lexsort((_scores(ledger, guard), self._steps(ledger, n_keep), guard))
-        n_free = int(np.count_nonzero(guard == Guard.NONE))
-        free = order[:n_free]
-        is_deferred = self.languages.defer(free, ledger.language, n_keep)
-        return np.concatenate((free[~is_deferred], free[is_deferred], order[n_free:]))
+    def _cover(self, ledger: SlotLedger, rows: Indices, n_keep: int) -> Mask:
+        """Say which of some rows stay, shape (len(rows),)."""
+        start_ms, end_ms = ledger.start_ms[rows], ledger.end_ms[rows]
+        weights, languages = self._weights(ledger)[rows], ledger.language[rows]
+        stays = weighted_cover(start_ms, end_ms, weights, n_keep)
+        for number, quota in self.languages.quotas(languages, stays).items():
+            own = np.flatnonzero(languages == number)
+            stays[own] = weighted_cover(start_ms[own], end_ms[own], weights[own], quota)
+        return stays
 
-    def _steps(self, ledger: SlotLedger, n_keep: int) -> NDArray[np.int8]:
-        """Return 0 for committed slots, 1 for candidates, 2 for the base, 3 for the reserve."""
-        steps = np.full(ledger.held, 1, np.int8)
-        steps[ledger.pool == Pool.RESERVE] = 3
-        base = np.flatnonzero(ledger.pool == Pool.BASE)
-        n_base = n_keep * self.preset.value[0] // 100
-        best_last = base[np.argsort(ledger.score[base], kind="stable")]
-        steps[best_last[max(0, len(base) - n_base) :]] = 2
-        steps[ledger.is_committed] = 0
-        return steps
-
-
-def _scores(ledger: SlotLedger, guard: NDArray[np.int8]) -> NDArray[np.float64]:
-    """Return the scores, with guarded slots ordered by age instead.
-
-    A sink or prompt slot matters the more the earlier it stands; of young slots and segment ends
-    the newest matter most.
-    """
-    age = np.arange(ledger.held, dtype=np.float64)
-    scores = ledger.score.copy()
-    by_age = (guard == Guard.YOUNG) | (guard == Guard.SEGMENT_END)
-    scores[by_age] = age[by_age]
-    by_place = guard >= Guard.SINK
-    scores[by_place] = -age[by_place]
-    return scores
+    def _weights(self, ledger: SlotLedger) -> Floats:
+        """Return what the time of each held slot is worth, shape (held,)."""
+        weights = np.maximum(ledger.score, _LEAST_SCORE) ** self.score_power
+        is_committed = ledger.is_committed
+        until_ms = int(ledger.end_ms[is_committed].max(initial=0))
+        is_context = is_committed & (ledger.end_ms > until_ms - self.context_ms)
+        weights[is_committed] *= self.committed_weight
+        weights[is_context] *= self.context_weight / self.committed_weight
+        return weights

@@ -121,6 +121,7 @@ class PolicyDriver:
 
     def append(self, marks: Sequence[SlotMarks]) -> None:
         """Take in the slots of one step, in time order."""
+        is_first = not self.ledger.held
         self.ledger.append(marks)
         n_audio = 0
         for mark in marks:
@@ -130,7 +131,8 @@ class PolicyDriver:
             self.rhythm.hear(is_voice=mark.is_voice)
             if mark.power is not None:
                 self._scorer.rate.snr.hear(mark.power, is_voice=mark.is_voice)
-        if n_audio:
+        # What fills an empty cache says nothing about the steps to come.
+        if n_audio and not is_first:
             self._steps.append(n_audio)
 
     def observe(self, attention: Floats, by_head: Floats | None = None) -> None:
@@ -188,26 +190,25 @@ class PolicyDriver:
         over = self.ledger.held - self.budget.total_slots
         if over <= 0:
             return EvictionPlan(NO_SLOTS, self.ledger.held, Reason.FORCED)
-        # What leaves beyond the excess saves the next steps an eviction; guards never pay for it.
-        n_spare = min(self._amount_slots(), self._n_unguarded())
-        return self._choose(max(over, n_spare), Reason.FORCED)
+        return self._choose(over, Reason.FORCED)
 
     def plan_ahead(self) -> EvictionPlan:
         """Say what should leave while there is time: after a step's captions are out.
 
-        Guarded slots never leave ahead of need, so under a budget full of guards it is empty.
+        While somebody speaks only as much leaves as the next step needs, so that the budget is
+        used in full; in a pause the eviction amount may leave too. Guarded slots never leave
+        ahead of need.
         """
         held, total = self.ledger.held, self.budget.total_slots
         step_slots = max(self._steps, default=0)
         wanted = self._prefetch.free_slots(self.rhythm, step_slots, total)
         missing = wanted - (total - held)
-        if wanted > 0 and missing > 0:
-            missing = max(missing, self._amount_slots())
-        elif self.rhythm.is_pause:
-            missing = min(self._amount_slots(), held - self.budget.high_water_slots)
+        if self.rhythm.is_pause:
+            above = held - self.budget.high_water_slots
+            missing = max(missing, min(self._amount_slots(), above))
         if missing <= 0:
             return EvictionPlan(NO_SLOTS, held, Reason.AHEAD)
-        return self._choose(min(missing, self._n_unguarded()), Reason.AHEAD)
+        return self._choose(min(missing, self._n_unguarded(held - missing)), Reason.AHEAD)
 
     def apply(self, plan: EvictionPlan) -> Indices:
         """Carry out a plan in the ledger.
@@ -227,8 +228,8 @@ class PolicyDriver:
     def _amount_slots(self) -> int:
         return self._amount.slots(self.ledger.attention.importance)
 
-    def _n_unguarded(self) -> int:
-        return int(np.count_nonzero(self._guards.rate(self.ledger) == Guard.NONE))
+    def _n_unguarded(self, n_keep: int) -> int:
+        return int(np.count_nonzero(self._guards.binding(self.ledger, n_keep) == Guard.NONE))
 
     def _choose(self, count: int, reason: Reason) -> EvictionPlan:
         self.ledger.set_scores(self._scorer.score(self.ledger))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Guard(IntEnum):
-    """Protection of a slot. When guards alone exceed the budget, smaller ones give way first.
+    """Protection of a slot. Where guards would fill the budget, smaller ones give way first.
 
     A segment end is a marker the model can do without; a phoneme being spoken matters for one
     word; a young slot has not been seen yet; without sinks and prompt everything fails.
@@ -43,17 +43,21 @@ class Guards:
         min_retention_ms: Slots younger than this are kept.
         boundary_frames: Uncommitted slots within this many 10 ms frames of a phoneme boundary are
             kept.
+        max_share: Part of what stays that guards may bind, 0 to 1, see ``binding``.
 
     Raises:
-        ValueError: A negative window.
+        ValueError: A negative window, or a share that is none.
     """
 
     slot_ms: int
     min_retention_ms: int = 200
     boundary_frames: int = 10
+    max_share: float = 0.25
 
     def __post_init__(self) -> None:
-        """Refuse windows that mean nothing."""
+        """Refuse windows and shares that mean nothing."""
+        if not 0 <= self.max_share <= 1:
+            raise ValueError(f"the guards' share {self.max_share} is not 0 to 1")
         slots_for(self.min_retention_ms, self.slot_ms)
         slots_for(self.boundary_frames * FRAME_MS, self.slot_ms)
 
@@ -67,6 +71,27 @@ class Guards:
         guard[ledger.end_ms > ledger.now_ms - n_young * self.slot_ms] = Guard.YOUNG
         guard[keeping == Keeping.SINK] = Guard.SINK
         guard[keeping == Keeping.PROMPT] = Guard.PROMPT
+        return guard
+
+    def binding(self, ledger: SlotLedger, n_keep: int) -> NDArray[np.int8]:
+        """Return the guards that hold when few slots stay, shape (held,).
+
+        Guards that fill a small budget leave no room for what connects the guarded places. So
+        each kind binds, strongest first, only if its slots and those of the stronger kinds fit
+        into ``max_share`` of what stays; the prompt always does.
+
+        Args:
+            ledger: All held slots.
+            n_keep: How many of them stay.
+        """
+        guard = self.rate(ledger)
+        counts = np.bincount(guard, minlength=len(Guard))
+        room = int(n_keep * self.max_share) - counts[Guard.PROMPT]
+        for kind in (Guard.SINK, Guard.YOUNG, Guard.NEAR_BOUNDARY, Guard.SEGMENT_END):
+            if counts[kind] > room:
+                guard[guard == kind] = Guard.NONE
+            else:
+                room -= counts[kind]
         return guard
 
     def _near_boundary(self, ledger: SlotLedger) -> Indices:

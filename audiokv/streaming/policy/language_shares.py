@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from audiokv.streaming.policy.head_budgets import apportion
 from audiokv.streaming.policy.labels import UNKNOWN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from audiokv.streaming.policy.arrays import Indices, Mask
+    from audiokv.streaming.policy.arrays import Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +35,31 @@ class LanguageShares:
         if not 0 <= self.share <= 1:
             raise ValueError(f"the language share {self.share} is not 0 to 1")
 
-    def defer(self, order: Indices, languages: NDArray[np.int16], n_keep: int) -> Mask:
-        """Say which slots of an eviction order are within their language's share.
+    def quotas(self, languages: NDArray[np.int16], stays: Mask) -> dict[int, int]:
+        """Say how many slots of each language stay where a choice denies one its share.
 
         Args:
-            order: Candidate rows, those to evict first in front.
-            languages: Language number of every held row, guarded ones included; 0 is unknown and
-                has no share.
-            n_keep: How many rows stay.
+            languages: Language number of every candidate; 0 is unknown and has no share.
+            stays: A choice among the candidates, same shape.
 
         Returns:
-            Mask over ``order``: true for slots that should leave only after all others.
+            Slots for each language number, as many in total as were chosen; empty where the
+            choice gives every language its share already.
         """
-        held = np.bincount(languages)
-        known = [number for number in np.flatnonzero(held) if number != UNKNOWN]
-        is_deferred = np.zeros(len(order), np.bool_)
+        available = np.bincount(languages)
+        chosen = np.bincount(languages[stays], minlength=len(available))
+        known = [int(number) for number in np.flatnonzero(available) if number != UNKNOWN]
         if len(known) < 2:  # noqa: PLR2004  one language has nobody to be protected from
-            return is_deferred
+            return {}
+        n_keep = int(np.count_nonzero(stays))
+        floors = np.zeros_like(available)
         guaranteed = int(n_keep * min(self.share, 1 / len(known)))
-        ordered = languages[order]
-        for number in known:
-            places = np.flatnonzero(ordered == number)
-            n_free = max(0, int(held[number]) - guaranteed)
-            is_deferred[places[n_free:]] = True
-        return is_deferred
+        floors[known] = np.minimum(guaranteed, available[known])
+        if (chosen >= floors).all():
+            return {}
+        raised = np.maximum(chosen, floors)
+        above = raised - floors
+        taken = apportion(above.astype(np.float64), int(raised.sum()) - n_keep, above)
+        return {
+            int(number): int(raised[number] - taken[number]) for number in np.flatnonzero(available)
+        }

@@ -9,6 +9,7 @@ import numpy as np
 
 from audiokv.streaming.policy.attention_record import AttentionRecord
 from audiokv.streaming.policy.column import Column
+from audiokv.streaming.policy.departures import DepartureTally
 from audiokv.streaming.policy.labels import Labels
 from audiokv.streaming.policy.marks import Keeping, Pool, Reason, check_order
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from audiokv.streaming.policy.arrays import Floats, Indices, Ints, Mask
+    from audiokv.streaming.policy.departures import Standing
     from audiokv.streaming.policy.head_record import HeadRecord
     from audiokv.streaming.policy.marks import SlotMarks
 
@@ -31,12 +33,14 @@ class LedgerCounts:
         held: Slots held now (physical length).
         held_by_pool: Held slots of each pool.
         evicted: Slots that left, by reason and the pool they left; sums to seen - held.
+        chosen: What those were that a policy chose; sums to the forced and those ahead of need.
     """
 
     seen: int
     held: int
     held_by_pool: dict[Pool, int]
     evicted: dict[tuple[Reason, Pool], int]
+    chosen: dict[Standing, int]
 
 
 class SlotLedger:
@@ -66,7 +70,7 @@ class SlotLedger:
         self.languages = Labels()
         self._n_sinks_due = n_sinks
         self._seen = 0
-        self._evicted = np.zeros((len(Reason), len(Pool)), np.int64)
+        self._departures = DepartureTally()
         self._start_ms = Column(np.int64)
         self._end_ms = Column(np.int64)
         self._is_voice = Column(np.bool_)
@@ -168,7 +172,8 @@ class SlotLedger:
             seen=self._seen,
             held=self.held,
             held_by_pool={pool: int(by_pool[pool]) for pool in Pool},
-            evicted={(why, pool): int(self._evicted[why, pool]) for why in Reason for pool in Pool},
+            evicted=self._departures.left(),
+            chosen=self._departures.chosen(),
         )
 
     def append(self, marks: Sequence[SlotMarks]) -> None:
@@ -314,7 +319,7 @@ class SlotLedger:
         kept = np.flatnonzero(stays)
         if len(kept) == len(stays):
             return kept
-        self._evicted[reason] += np.bincount(self._pool.rows[~stays], minlength=len(Pool))
+        self._departures.count(self, ~stays, reason)
         for column in self._columns():
             column.keep(kept)
         self.attention.keep(kept)

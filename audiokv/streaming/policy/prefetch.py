@@ -66,6 +66,8 @@ class RhythmPrefetch:
 
     def free_slots(self, rhythm: RhythmPredictor, step_slots: int, total_slots: int) -> int:
         """Return the slots of one step, in a pause those of the next stretch up to the cap."""
-        ahead = min(rhythm.expected_slots, int(total_slots * self.max_share))
+        # The step that ends the stretch wants its room too.
+        coming = rhythm.expected_slots + step_slots
+        ahead = min(coming, int(total_slots * self.max_share))
         wanted = max(step_slots, ahead) if rhythm.is_pause else step_slots
         return min(wanted, total_slots)

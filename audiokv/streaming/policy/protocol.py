@@ -77,3 +77,18 @@ class HeadwisePolicy(EvictionPolicy, Protocol):
         Raises:
             ValueError: ``n_keep`` is out of range or the ledger has no per-head record.
         """
+
+
+@runtime_checkable
+class MergingPolicy(EvictionPolicy, Protocol):
+    """A policy whose slots stand for the evicted ones around them, where the cache can do so.
+
+    Thinning a stretch takes attention away from it, since a softmax counts slots. A slot that
+    stands for m slots has log m added to its attention logit and holds their mean, so that each
+    stretch of time keeps its weight.
+
+    Attributes:
+        max_merged_slots: Most slots that one slot may stand for; 1 for none but itself.
+    """
+
+    max_merged_slots: int

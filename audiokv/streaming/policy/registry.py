@@ -75,5 +75,4 @@ def audiokv_policy(slot_ms: int, profile: PolicyProfile) -> AudioKvPolicy:
     return AudioKvPolicy(
         guards=Guards(slot_ms, min_retention_ms=profile.min_retention_ms),
         languages=LanguageShares(profile.language_share),
-        preset=profile.preset,
     )

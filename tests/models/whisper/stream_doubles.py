@@ -63,12 +63,17 @@ def record_decodes(monkeypatch: pytest.MonkeyPatch) -> Recorded:
     decode, language_logits = DraftDecoder.decode, DraftDecoder.language_logits
 
     def recording_decode(
-        self: DraftDecoder, context: list[int], n_forced: int, draft: list[int], cross: CrossCache
+        self: DraftDecoder,
+        context: list[int],
+        n_forced: int,
+        draft: list[int],
+        cross: CrossCache,
+        *settled: int,
     ) -> Decoded:
         record.contexts.append(context)
         record.forced.append(context[len(context) - n_forced :])
         record.drafts.append(draft)
-        result = record.scripted or decode(self, context, n_forced, draft, cross)
+        result = record.scripted or decode(self, context, n_forced, draft, cross, *settled)
         record.results.append(result)
         return result
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from audiokv.models.whisper.alignment import SLOT_MS, _median_along_time, _warp, token_starts_ms
+from audiokv.models.whisper.alignment import SLOT_MS, _median_along_time, token_starts_ms, warp
 
 ROWS_AND_SLOTS = st.tuples(st.integers(1, 12), st.integers(1, 25))
 
@@ -39,7 +39,7 @@ def plain_warp(cost: np.ndarray) -> list[int]:
 @settings(deadline=None, max_examples=200)
 @given(ROWS_AND_SLOTS.flatmap(costs))
 def test_warping_is_that_of_the_plain_algorithm(cost: np.ndarray) -> None:
-    assert _warp(cost).tolist() == plain_warp(cost)
+    assert warp(cost).tolist() == plain_warp(cost)
 
 
 @settings(deadline=None)

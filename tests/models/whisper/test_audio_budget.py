@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from audiokv.models.whisper.audio_budget import AudioBudget, open_holder
 from audiokv.streaming.audio_cache import CacheOptions
 from audiokv.streaming.errors import ConfigError
+from audiokv.streaming.policy.marker import UNKNOWN_TALKER, Talker
 from audiokv.streaming.policy.marks import Keeping, Reason
 from audiokv.streaming.policy.registry import POLICY_NAMES
 
@@ -44,7 +45,7 @@ class Window:
         self.gone = set()
 
     def append(self, n_samples: int) -> None:
-        self.budget.append(noise(n_samples, self.n_samples), "en")
+        self.budget.append(noise(n_samples, self.n_samples), Talker(language="en"))
         self.n_samples += n_samples
 
     def forget(self, n_slots: int) -> None:
@@ -57,7 +58,7 @@ class Window:
     def hold(self) -> list[int]:
         n_slots = self.n_samples // SLOT_SAMPLES
         held = self.budget.hold()
-        places = list(range(n_slots)) if held is None else held.tolist()
+        places = list(range(n_slots)) if held is None else held.places.tolist()
         assert places == sorted(set(places))
         assert all(0 <= place < n_slots for place in places)
         assert len(places) == self.budget.driver.ledger.held <= self.budget_slots
@@ -128,8 +129,38 @@ def test_all_slots_are_held_while_there_is_room() -> None:
     for _ in range(5):
         window.append(3_200)
         assert window.budget.hold() is None
-    window.append(3_200)
-    assert window.hold() != list(range(60))
+    window.append(SLOT_SAMPLES)
+    assert window.hold() != list(range(51))
+
+
+@pytest.mark.parametrize(("policy", "merges"), [("audiokv", True), ("uniform", False)])
+def test_slots_stand_for_others_where_the_policy_says_so(policy: str, *, merges: bool) -> None:
+    window = Window(policy, 20)
+    window.append(SLOT_SAMPLES * 60)
+    held = window.budget.hold()
+    assert held is not None
+    assert (held.owners is not None) == merges
+    if held.owners is not None:
+        assert held.owners[held.places].tolist() == list(range(20))
+
+
+def test_the_held_share_of_a_stretch() -> None:
+    window = Window("fifo", 10)
+    window.open(1010)
+    window.append(SLOT_SAMPLES * 20)
+    assert window.hold() == list(range(10, 20))
+    shares = [
+        window.budget.held_share(1010 + start, 1010 + end)
+        for start, end in (
+            (0, 200),
+            (200, 400),
+            (100, 300),
+            (190, 220),
+            (210, 210),
+            (0, 400),
+        )
+    ]
+    assert shares == pytest.approx([0.0, 1.0, 0.5, 0.5, 1.0, 0.5])
 
 
 def test_the_newest_slot_does_not_come_back_when_nothing_new_is_heard() -> None:
@@ -143,7 +174,7 @@ def test_the_newest_slot_does_not_come_back_when_nothing_new_is_heard() -> None:
     window.budget.rest()
     held = window.budget.hold()
     assert held is not None
-    assert 29 not in held
+    assert 29 not in held.places
 
 
 def test_audio_that_left_the_window_is_not_counted_as_evicted() -> None:
@@ -159,23 +190,25 @@ def test_audio_that_left_the_window_is_not_counted_as_evicted() -> None:
     assert (counters.seen_slots, counters.held_slots) == (30, 20)
 
 
-def test_slots_say_where_voice_boundaries_and_languages_are() -> None:
+def test_slots_say_where_voice_boundaries_languages_and_speakers_are() -> None:
     budget = AudioBudget("audiokv", 200, 10)
     silence = np.zeros(SLOT_SAMPLES * 20, np.float32)
-    budget.append(np.concatenate((silence, noise(SLOT_SAMPLES * 20))), "de")
-    budget.append(np.zeros(7, np.float32), "en")  # completes nothing
-    budget.append(silence, "en")
+    budget.append(np.concatenate((silence, noise(SLOT_SAMPLES * 20))), Talker("agent", "de"))
+    budget.append(np.zeros(7, np.float32), Talker(None, "en"))  # completes nothing
+    budget.append(silence, Talker("caller", "en"))
     budget.hold()
     ledger = budget.driver.ledger
     assert ledger.is_voice.tolist() == [False] * 20 + [True] * 20 + [False] * 20
     assert ledger.is_boundary[20:22].any()
     languages = [ledger.languages.name(number) for number in ledger.language.tolist()]
     assert languages == ["de"] * 40 + ["en"] * 20
+    speakers = [ledger.speakers.name(number) for number in ledger.speaker.tolist()]
+    assert speakers == ["agent"] * 40 + ["caller"] * 20
 
 
 def test_the_last_slot_of_a_segment_is_guarded_when_the_next_begins() -> None:
     budget = AudioBudget("audiokv", 200, 10)
-    budget.append(noise(SLOT_SAMPLES * 30), None)
+    budget.append(noise(SLOT_SAMPLES * 30), UNKNOWN_TALKER)
     budget.hold()
     budget.begin_segment(400)
     keeping = budget.driver.ledger.keeping

@@ -49,6 +49,7 @@ class Decodes:
     def __init__(self) -> None:
         self.caches: list[CrossCache] = []
         self.results: list[Decoded] = []
+        self.n_settled: list[int] = []
 
     @property
     def held(self) -> list[int]:
@@ -60,10 +61,16 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Decodes:
     seen, decode = Decodes(), DraftDecoder.decode
 
     def recording(
-        self: DraftDecoder, context: list[int], n_forced: int, draft: list[int], cross: CrossCache
+        self: DraftDecoder,
+        context: list[int],
+        n_forced: int,
+        draft: list[int],
+        cross: CrossCache,
+        *settled: int,
     ) -> Decoded:
         seen.caches.append(cross)
-        seen.results.append(decode(self, context, n_forced, draft, cross))
+        seen.n_settled.append(sum(settled))
+        seen.results.append(decode(self, context, n_forced, draft, cross, *settled))
         return seen.results[-1]
 
     monkeypatch.setattr(DraftDecoder, "decode", recording)
@@ -82,6 +89,17 @@ def run(opened: WhisperStream, n_steps: int = 14) -> list[object]:
         opened.commit(min(i % 3, len(hypothesis.words)))
         opened.rest()
     return said
+
+
+def test_the_policy_knows_who_speaks(tiny: Tiny) -> None:
+    opened = stream(tiny, CacheOptions(100, "audiokv"))
+    for speaker in ("agent", None, "caller"):
+        opened.append(noise(3_200), speaker)
+    opened.decode()
+    assert isinstance(opened._holder, AudioBudget)
+    ledger = opened._holder.driver.ledger
+    names = [ledger.speakers.name(number) for number in ledger.speaker.tolist()]
+    assert names == ["agent"] * 10 + [None] * 10 + ["caller"] * 10
 
 
 def test_without_a_budget_nothing_is_done(tiny: Tiny, decodes: Decodes) -> None:
@@ -123,14 +141,25 @@ def test_the_full_policy_is_the_reference_without_a_bound(tiny: Tiny, decodes: D
 def test_attention_stays_addressable_by_time(tiny: Tiny, decodes: Decodes) -> None:
     run(stream(tiny, CacheOptions(20, "random")))
     n_bounded = 0
-    for cache, decoded in zip(decodes.caches, decodes.results, strict=True):
+    rows = zip(decodes.caches, decodes.results, decodes.n_settled, strict=True)
+    for cache, decoded, n_settled in rows:
         assert decoded.attention.shape[-1] == cache.n_audio_slots
         held = np.arange(cache.n_audio_slots) if cache.held is None else cache.held
-        looked_at = np.flatnonzero(decoded.attention.any(axis=(0, 1)))
+        # Settled tokens have looked at what was held when they were decoded.
+        fresh = decoded.attention[:, n_settled + (n_settled > 0) :]
+        looked_at = np.flatnonzero(fresh.any(axis=(0, 1)))
         assert set(looked_at.tolist()) <= set(held.tolist())
         assert len(looked_at) > 0.9 * len(held)
         n_bounded += cache.held is not None
     assert n_bounded >= 8
+
+
+def test_words_whose_audio_is_gone_are_settled(tiny: Tiny, decodes: Decodes) -> None:
+    run(stream(tiny, CacheOptions(12, "fifo")))
+    assert max(decodes.n_settled) > 0
+    decodes.n_settled.clear()
+    run(stream(tiny, CacheOptions(4000, "fifo")))
+    assert max(decodes.n_settled) == 0
 
 
 def test_words_end_at_slots_that_are_held(tiny: Tiny, decodes: Decodes) -> None:

@@ -274,3 +274,55 @@ def test_only_many_repetitions_at_the_end_are_repeating() -> None:
     assert not is_repeating([*[3, 4, 5] * 5, 6])
     assert is_repeating([1, *list(range(8)) * 5])
     assert not is_repeating(list(range(9)) * 5)
+
+
+def test_settled_tokens_keep_what_they_were_computed_from(tiny: Tiny) -> None:
+    told = decoder(tiny)
+    forced = [5, 6, 7, 8]
+    context = [*start(tiny), *forced]
+    before = told.decode(context, len(forced), [], window(tiny))
+    own = told._model.own  # the cache is what this is about
+    kept, n_first = own.keys.clone(), len(start(tiny)) + 3
+    after = told.decode(context, len(forced), [], window(tiny, 70, seed=1), n_settled=3)
+    assert torch.equal(own.keys[:, :, :n_first], kept[:, :, :n_first])
+    assert not torch.equal(own.keys[:, :, n_first], kept[:, :, n_first])
+    assert after.no_speech_probability == before.no_speech_probability
+    # What a settled token looked at is what it looked at then.
+    np.testing.assert_array_equal(after.attention[:, :3, :60], before.attention[:, :3])
+    assert not after.attention[:, :3, 60:].any()
+
+
+@pytest.mark.parametrize("n_settled", [0, 4])
+def test_on_the_same_audio_settled_tokens_change_nothing(tiny: Tiny, n_settled: int) -> None:
+    told = decoder(tiny)
+    forced = [5, 6, 7, 8]
+    context = [*start(tiny), *forced]
+    first = told.decode(context, len(forced), [], window(tiny))
+    again = told.decode(context, len(forced), [], window(tiny), n_settled)
+    assert again.tokens == first.tokens
+    np.testing.assert_allclose(again.attention, first.attention, atol=1e-5)
+
+
+def test_nothing_is_settled_in_another_window_or_another_text(tiny: Tiny) -> None:
+    forced, other = [5, 6, 7, 8], window(tiny, 70, seed=1)
+    context = [*start(tiny), *forced]
+    anew = decoder(tiny).decode(context, len(forced), [], other)
+    told = decoder(tiny)
+    told.decode(context, len(forced), [], window(tiny))
+    told.forget()
+    forgotten = told.decode(context, len(forced), [], other, n_settled=4)
+    np.testing.assert_array_equal(forgotten.attention, anew.attention)
+    told.decode([*tiny.text.start_tokens("de"), *forced], len(forced), [], window(tiny))
+    translated = told.decode(context, len(forced), [], other, n_settled=4)
+    np.testing.assert_array_equal(translated.attention, anew.attention)
+
+
+def test_detecting_the_language_leaves_nothing_settled(tiny: Tiny) -> None:
+    forced, other = [5, 6, 7, 8], window(tiny, 70, seed=1)
+    context = [*start(tiny), *forced]
+    anew = decoder(tiny).decode(context, len(forced), [], other)
+    told = decoder(tiny)
+    told.decode(context, len(forced), [], window(tiny))
+    told.language_logits(other, [tiny.text.language_ids["en"]])
+    after = told.decode(context, len(forced), [], other, n_settled=4)
+    np.testing.assert_array_equal(after.attention, anew.attention)

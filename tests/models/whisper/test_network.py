@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from transformers import WhisperForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
+from audiokv.models.whisper.cross_cache import Holding
 from audiokv.models.whisper.network import Dimensions, SelfCache, fastest_dtype
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def test_a_cache_without_some_slots_is_transformers_without_them(
 ) -> None:
     encoded = tiny.network.encode(mel(50))
     held = np.array(sorted(slots), np.intp)
-    cross = tiny.network.cross_cache(encoded, 40, held)
+    cross = tiny.network.cross_cache(encoded, 40, Holding(held))
     logits, attention = reference_decoding(
         tiny, torch.cat((encoded[sorted(slots)], encoded[40:])), TOKENS
     )
@@ -209,3 +210,24 @@ def test_a_cache_without_some_slots_is_transformers_without_them(
     hidden, seen = tiny.network.decode(TOKENS, 0, own, cross)
     torch.testing.assert_close(tiny.network.logits(hidden), logits, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(seen, attention, rtol=1e-4, atol=1e-4)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=12))
+def test_a_slot_that_stands_for_several_counts_as_many(tiny: Tiny, sizes: list[int]) -> None:
+    n_audio = sum(sizes)
+    encoded = tiny.network.encode(mel(n_audio + 10))
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    places = np.cumsum([0, *sizes[:-1]])
+    cross = tiny.network.cross_cache(encoded, n_audio, Holding(places, owners))
+    means = torch.stack([part.mean(dim=0) for part in torch.split(encoded[:n_audio], sizes)])
+    repeated = means.repeat_interleave(torch.tensor(sizes), dim=0)
+    logits, attention = reference_decoding(tiny, torch.cat((repeated, encoded[n_audio:])), TOKENS)
+    hidden, seen = tiny.network.decode(
+        TOKENS, 0, SelfCache(tiny.network.dims, torch.float32), cross
+    )
+    torch.testing.assert_close(tiny.network.logits(hidden), logits, rtol=1e-3, atol=1e-3)
+    sums = torch.stack(
+        [part.sum(-1) for part in torch.split(attention[..., :n_audio], sizes, -1)], -1
+    )
+    torch.testing.assert_close(seen[..., : len(sizes)], sums, rtol=1e-4, atol=1e-4)

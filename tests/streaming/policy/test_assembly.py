@@ -8,7 +8,7 @@ from audiokv.streaming.policy.assembly import DriverOptions, open_driver
 from audiokv.streaming.policy.budget import BudgetPreset
 from audiokv.streaming.policy.ledger import SlotLedger
 from audiokv.streaming.policy.marks import SlotMarks
-from audiokv.streaming.policy.prefetch import StepPrefetch
+from audiokv.streaming.policy.prefetch import NoPrefetch, StepPrefetch
 from audiokv.streaming.policy.profiles import PROFILES, PolicyProfile
 from audiokv.streaming.policy.recency_policies import FifoPolicy
 from audiokv.streaming.policy.smoothing import NoSmoother
@@ -76,14 +76,8 @@ def test_the_minimum_retention_of_the_profile_counts(min_retention_ms: int, n_sh
 
 
 def test_the_prefetch_is_the_one_given() -> None:
-    driver = open_driver("audiokv", 10, 20, DriverOptions(prefetch=StepPrefetch()))
-    driver.append([SlotMarks(at * 20, at * 20 + 20) for at in range(30)])
-    driver.apply(driver.plan())
-    driver.append([])
-    assert driver.ledger.held == 10
-    driver.rhythm.hear(is_voice=True)
-    # All that is left is guarded, so there is no room to make.
-    assert not driver.plan_ahead()
-    roomy = open_driver("audiokv", 40, 20, DriverOptions(prefetch=StepPrefetch()))
-    roomy.append([SlotMarks(at * 20, at * 20 + 20) for at in range(40)])
-    assert len(roomy.plan_ahead().indices) == 26
+    for prefetch, n_ahead in ((StepPrefetch(), 8), (NoPrefetch(), 0)):
+        driver = open_driver("audiokv", 100, 20, DriverOptions(prefetch=prefetch))
+        driver.append([SlotMarks(at * 20, at * 20 + 20) for at in range(92)])
+        driver.append([SlotMarks(at * 20, at * 20 + 20) for at in range(92, 100)])
+        assert len(driver.plan_ahead().indices) == n_ahead

@@ -75,6 +75,43 @@ def test_an_empty_ledger_has_no_guards() -> None:
     assert len(Guards(20).rate(SlotLedger())) == 0
 
 
+def test_guards_bind_strongest_first_while_they_fit() -> None:
+    ledger = SlotLedger(n_sinks=2)
+    ledger.append([SlotMarks(0, 0, is_prompt=True)] * 3)
+    ledger.append([SlotMarks(at * 20, at * 20 + 20, is_boundary=at == 10) for at in range(40)])
+    ledger.mark_segment_end(100)
+    guards = Guards(20, min_retention_ms=80, boundary_frames=6, max_share=0.5)
+    bound = {}
+    for n_keep in (43, 20, 18, 16, 10, 6):
+        kinds, counts = np.unique(guards.binding(ledger, n_keep), return_counts=True)
+        bound[n_keep] = {Guard(kind).name: int(n) for kind, n in zip(kinds, counts, strict=True)}
+        del bound[n_keep]["NONE"]
+    every = {"SEGMENT_END": 1, "NEAR_BOUNDARY": 7, "YOUNG": 4, "SINK": 2, "PROMPT": 3}
+    strong = {name: n for name, n in every.items() if name != "NEAR_BOUNDARY"}
+    assert bound[43] == every
+    assert bound[20] == strong  # the boundary's do not fit; a segment end still does
+    assert bound[18] == {name: strong[name] for name in ("YOUNG", "SINK", "PROMPT")}
+    assert bound[16] == {"SEGMENT_END": 1, "SINK": 2, "PROMPT": 3}
+    assert bound[10] == {"SINK": 2, "PROMPT": 3}
+    assert bound[6] == {"PROMPT": 3}
+
+
+def test_the_share_is_the_one_given() -> None:
+    ledger = stream(20)
+    assert guarded_within(Guards(20, 100, max_share=0.5), ledger, 10) == [15, 16, 17, 18, 19]
+    assert guarded_within(Guards(20, 100, max_share=0.4), ledger, 10) == []
+
+
+def guarded_within(guards: Guards, ledger: SlotLedger, n_keep: int) -> list[int]:
+    return np.flatnonzero(guards.binding(ledger, n_keep)).tolist()
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match="guards' share"):
+        Guards(20, max_share=share)
+
+
 @pytest.mark.parametrize("windows", [(-1, 10), (200, -1)])
 def test_negative_windows_are_refused(windows: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="cannot be covered"):

@@ -27,11 +27,11 @@ def test_a_step_ahead_wants_a_step() -> None:
 
 
 def test_the_rhythm_wants_a_stretch_in_a_pause_and_a_step_in_speech() -> None:
-    assert RhythmPrefetch(1.0).free_slots(PAUSING, 8, 100) == 12
+    assert RhythmPrefetch(1.0).free_slots(PAUSING, 8, 100) == 20
     assert RhythmPrefetch(1.0).free_slots(SPEAKING, 8, 100) == 8
 
 
-@pytest.mark.parametrize(("max_share", "wanted"), [(0.05, 8), (0.1, 10), (0.5, 12)])
+@pytest.mark.parametrize(("max_share", "wanted"), [(0.05, 8), (0.1, 10), (0.5, 20)])
 def test_a_pause_frees_no_more_than_its_share(max_share: float, wanted: int) -> None:
     assert RhythmPrefetch(max_share).free_slots(PAUSING, 8, 100) == wanted
 

@@ -4,7 +4,6 @@ import pytest
 
 from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.policy.audiokv import AudioKvPolicy
-from audiokv.streaming.policy.budget import BudgetPreset
 from audiokv.streaming.policy.profiles import PolicyProfile, profile_by_name
 from audiokv.streaming.policy.registry import POLICY_NAMES, audiokv_policy, policy_by_name
 
@@ -40,7 +39,6 @@ def test_audiokv_takes_the_slot_and_the_profile() -> None:
     assert policy == audiokv_policy(160, profile_by_name("stutter"))
     assert policy.guards.slot_ms == 160
     assert policy.guards.min_retention_ms == 400
-    assert audiokv_policy(20, profile_by_name("long")).preset is BudgetPreset.LONG
     assert audiokv_policy(20, PolicyProfile(language_share=0.4)).languages.share == 0.4
 
 
