@@ -13,7 +13,14 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.columns import Column, live_column, peer_column, tell, virtual_columns
+from benchmarks.columns import (
+    Column,
+    joined_column,
+    live_column,
+    peer_column,
+    tell,
+    virtual_columns,
+)
 from benchmarks.live_stream import TAIL_MS
 from benchmarks.measures import percentiles
 from benchmarks.plots import plot_captions
@@ -45,6 +52,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Namespace:
     )
     parser.add_argument("--both", action="store_true", help="measure both ways of --language")
     parser.add_argument(
+        "--joined-seconds",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="length of the one live stream a language; 0 leaves it out (default: %(default)s)",
+    )
+    parser.add_argument(
         "--no-comparison", action="store_true", help="leave out the columns in virtual time"
     )
     parser.add_argument(
@@ -65,6 +79,10 @@ async def measure(
     """Run every way of captioning that is asked for; the server's come first."""
     live: list[Column] = []
     compared: list[Column] = []
+    if args.joined_seconds:
+        live.append(
+            await joined_column(recordings, args.joined_seconds * 1e3, args.model, args.url)
+        )
     for mode in modes:
         live.append(await live_column(recordings, mode, args.model, args.url))
         if args.peer_python is not None:
@@ -110,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tell("offline decoding and alignment")
     truth = find_truth(args.model, recordings)
     summaries = {column.name: column.summary(recordings, truth) for column in columns}
-    judged = [column.name for column in columns[: len(modes)]]
+    judged = [column.name for column in columns if column.name.startswith("audiokv, real")]
     verdicts = {name: judge(summaries[name]) for name in judged}
     content = as_json(args, columns, summaries, truth)
     content["verdicts"] = {name: [v.as_json() for v in found] for name, found in verdicts.items()}

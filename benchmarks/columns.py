@@ -16,6 +16,7 @@ from audiokv.models.silero import SileroModel
 from audiokv.models.weights import resolve_model
 from audiokv.models.whisper.recognizer import WhisperRecognizer
 from audiokv.models.whisper.stream import WindowOptions
+from benchmarks.joined_stream import arrivals_of_each, join, original_name
 from benchmarks.live_stream import TAIL_MS, speech_from_file, stream_in_real_time
 from benchmarks.peers.whisperlivekit import caption_with_peer, serving_peer, write_model_folder
 from benchmarks.recordings import SAMPLES_PER_MS, near_silence
@@ -43,12 +44,14 @@ class Column:
         arrivals: Captions by recording.
         end_lags_ms: Lag when the last audio had come, by recording.
         cost: What it took.
+        recordings: What was said, where that is not each recording once.
     """
 
     name: str
     arrivals: dict[str, Sequence[Arrival]] = field(default_factory=dict)
     end_lags_ms: dict[str, float] = field(default_factory=dict)
     cost: dict[str, object] = field(default_factory=dict)
+    recordings: list[Recording] = field(default_factory=list)
 
     def summary(self, recordings: Sequence[Recording], truth: Mapping[str, Truth]) -> Summary:
         """Return its figures."""
@@ -58,12 +61,12 @@ class Column:
                     Heard(
                         recording,
                         self.arrivals[recording.name],
-                        truth[recording.name].word_ends,
-                        truth[recording.name].offline_text,
+                        truth[original_name(recording.name)].word_ends,
+                        truth[original_name(recording.name)].offline_text,
                         self.end_lags_ms.get(recording.name, 0.0),
                     )
                 )
-                for recording in recordings
+                for recording in self.recordings or recordings
             ]
         )
 
@@ -99,6 +102,41 @@ async def live_column(
             column.arrivals[recording.name] = run.arrivals
             column.end_lags_ms[recording.name] = run.end_lag_ms
             audio_ms += speech.duration_ms
+            late_ms.append(run.max_late_ms)
+    column.cost = {
+        **_process_cost(use, audio_ms),
+        "sender_late_at_most_ms": round(max(late_ms), 1),
+    }
+    return column
+
+
+async def joined_column(
+    recordings: Sequence[Recording], at_least_ms: float, model: str, url: str | None
+) -> Column:
+    """Send one live stream a language in real time; the server detects the language.
+
+    Args:
+        recordings: What is said; those of a language follow each other with pauses.
+        at_least_ms: Length of each stream.
+        model: What the server runs, where one is started.
+        url: A server that runs already; what it uses is then not known.
+    """
+    column = Column("audiokv, real server, one live stream, language auto")
+    audio_ms, late_ms = 0.0, []
+    async with AsyncExitStack() as stack:
+        use = ServerUse()
+        if url is None:
+            server = await stack.enter_async_context(serving(model))
+            url = server.url
+            use = await stack.enter_async_context(watched(server.pid))
+        for language in dict.fromkeys(one.language for one in recordings):
+            tell(f"{column.name}: {language}")
+            stream = join([one for one in recordings if one.language == language], at_least_ms)
+            run = await stream_in_real_time(url, stream.speech)
+            column.recordings += [one.recording for one in stream.spoken]
+            column.arrivals |= arrivals_of_each(stream.spoken, run.arrivals)
+            column.end_lags_ms[stream.spoken[-1].recording.name] = run.end_lag_ms
+            audio_ms += stream.speech.duration_ms
             late_ms.append(run.max_late_ms)
     column.cost = {
         **_process_cost(use, audio_ms),
