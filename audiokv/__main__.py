@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from audiokv.models.base import Recognizer
     from audiokv.streaming.audio_cache import CacheOptions
+    from audiokv.streaming.speakers import Embed
     from audiokv.streaming.voice_activity import VoiceDetector
 
     Run = Callable[[argparse.Namespace], int]
@@ -48,11 +49,24 @@ def load_detector() -> Callable[[], VoiceDetector]:
     return SileroModel.load().open
 
 
+def load_speaker_encoder() -> Embed:
+    """Load what tells voices apart; the result embeds a stretch of voice.
+
+    Raises:
+        WeightsError: Its weights are missing or damaged.
+    """
+    from audiokv.models.speaker_encoder import SpeakerEncoder  # noqa: PLC0415  imports torch
+
+    return SpeakerEncoder.load().embed
+
+
 def _set_up_serve(parser: argparse.ArgumentParser) -> Run:
     from audiokv.server import command  # noqa: PLC0415  the other commands need no server
 
     command.add_arguments(parser)
-    return lambda arguments: command.run(arguments, load_recognizer, load_detector)
+    return lambda arguments: command.run(
+        arguments, load_recognizer, load_detector, load_speaker_encoder
+    )
 
 
 def _set_up_send(parser: argparse.ArgumentParser) -> Run:
@@ -87,11 +101,27 @@ def _prepare_model(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _set_up_calibrate(parser: argparse.ArgumentParser) -> Run:
+    from audiokv.models import calibrate  # noqa: PLC0415  a client has no models
+
+    calibrate.add_arguments(parser)
+    return calibrate.run
+
+
+def _set_up_dialect(parser: argparse.ArgumentParser) -> Run:
+    from audiokv.models import build_dialect  # noqa: PLC0415  a client has no models
+
+    build_dialect.add_arguments(parser)
+    return build_dialect.run
+
+
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], Run]]] = {
     "serve": ("start the caption server and its page", _set_up_serve),
     "send": ("caption audio files through a running server", _set_up_send),
     "mic": ("caption a local microphone in the terminal", _set_up_mic),
     "model": ("verify and convert a model's weights, and print their folder", _set_up_model),
+    "calibrate": ("measure which attention heads of a model follow speech", _set_up_calibrate),
+    "dialect": ("make a prior of a way of speaking from labelled recordings", _set_up_dialect),
 }
 
 

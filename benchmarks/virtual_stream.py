@@ -137,7 +137,7 @@ class VirtualListener:
         while True:
             began_s = self._compute_s()
             events = session.prepare()
-            due_ms = session.due_at_ms if session.is_step_due else None
+            due_ms = session.processed_ms if session.is_step_due else None
             if due_ms is not None:
                 events += session.apply(self._recognizer.decode([session.stream])[0])
             cost_ms = (self._compute_s() - began_s) * 1e3

@@ -22,6 +22,7 @@ MAX_LINES = 350
 TEST_NAMES = {
     "audiokv/__main__.py": "tests/test_main.py",  # underscores are pytest's own
     "audiokv/server/command.py": "tests/server/test_serve_command.py",  # the client has one too
+    "audiokv/server/protocols/dialect.py": "tests/server/protocols/test_protocol_dialect.py",
     "audiokv/models/whisper/guards.py": "tests/models/whisper/test_whisper_guards.py",  # policy's
 }
 # Source files without behaviour of their own: nothing but protocols and plain records.

@@ -55,7 +55,7 @@ def test_help_names_every_command(
 ) -> None:
     assert exit_code(monkeypatch, "--help") == 0
     out = capsys.readouterr().out
-    for name in ("serve", "send", "mic", "model"):
+    for name in ("serve", "send", "mic", "model", "calibrate", "dialect"):
         assert f"\n  {name} " in out
 
 
@@ -79,16 +79,21 @@ def test_serve_joins_the_loader_to_the_server(
         arguments: argparse.Namespace,
         load_recognizer: Callable[[str, str], Any],
         load_detector: Callable[[], Any],
+        load_encoder: Callable[[], Any],
     ) -> int:
         seen.append((arguments.port, load_recognizer("some-model", "a bound"), load_detector()))
+        seen.append(load_encoder())
         return 0
 
     fake_module("audiokv.server.command", add_arguments=add_arguments, run=run)
     fake_module("audiokv.models.load", load_recognizer=lambda *args: args)
     model = SimpleNamespace(open="a new detector")
     fake_module("audiokv.models.silero", SileroModel=SimpleNamespace(load=lambda: model))
+    encoder = SimpleNamespace(embed="an embedding")
+    encoders = SimpleNamespace(load=lambda: encoder)
+    fake_module("audiokv.models.speaker_encoder", SpeakerEncoder=encoders)
     assert exit_code(monkeypatch, "serve", "--port", "9000") == 0
-    assert seen == [(9000, ("some-model", "a bound"), "a new detector")]
+    assert seen == [(9000, ("some-model", "a bound"), "a new detector"), "an embedding"]
 
 
 @pytest.mark.parametrize("name", ["send", "mic"])
@@ -202,7 +207,7 @@ def test_the_module_runs_as_a_program(
     assert capsys.readouterr().out.startswith("audiokv ")
 
 
-@pytest.mark.parametrize("name", ["serve", "send", "mic", "model"])
+@pytest.mark.parametrize("name", ["serve", "send", "mic", "model", "calibrate", "dialect"])
 def test_help_of_the_real_commands_needs_no_torch(name: str) -> None:
     program = (
         "import json, sys\n"

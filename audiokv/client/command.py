@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from audiokv.client.cache_line import CacheLine
 from audiokv.client.file import AudioFile, send_fast, send_in_real_time
 from audiokv.client.link import ReconnectingLink
 from audiokv.client.mic import Microphone, list_devices, load_sounddevice
@@ -53,6 +54,13 @@ def _add_common_arguments(parser: ArgumentParser) -> None:
         help="two-letter code of the language, or auto (default: %(default)s)",
     )
     parser.add_argument("--prompt", default="", help="names and jargon to expect")
+    parser.add_argument(
+        "--channel-labels",
+        default=(),
+        type=lambda text: tuple(text.split(",")),
+        metavar="NAME[,NAME]",
+        help="who speaks on which channel; two are then recognised apart, not mixed",
+    )
     parser.add_argument("--profile", default="default", help="acoustic profile")
     parser.add_argument(
         "--patience",
@@ -60,6 +68,11 @@ def _add_common_arguments(parser: ArgumentParser) -> None:
         default=60.0,
         metavar="SECONDS",
         help="how long to try to get a lost connection back (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--show-cache",
+        action="store_true",
+        help="show in one more line what the audio cache holds, what left it and why",
     )
 
 
@@ -137,6 +150,7 @@ def _settings(args: Namespace, audio_format: AudioFormat) -> LinkSettings:
         language=args.language,
         profile=args.profile,
         prompt=args.prompt,
+        channel_labels=args.channel_labels,
         token=args.token or os.environ.get(TOKEN_VARIABLE) or None,
         patience_s=args.patience,
     )
@@ -149,8 +163,8 @@ def _open_outputs(args: Namespace, stack: ExitStack) -> Outputs:
     return outputs
 
 
-def _open_view(stack: ExitStack) -> View:
-    view = open_view(sys.stdout, sys.stderr)
+def _open_view(args: Namespace, stack: ExitStack) -> View:
+    view = open_view(sys.stdout, sys.stderr, CacheLine() if args.show_cache else None)
     stack.callback(view.close)
     return view
 
@@ -165,6 +179,7 @@ async def _show(link: ReconnectingLink, view: View, outputs: Outputs) -> None:
                 view.notice(event)
             case Progress():
                 view.progress(event.processed_ms)
+                view.cache(event.cache)
 
 
 async def _together(showing: Awaitable[None], speaking: Awaitable[Done]) -> Done:
@@ -190,7 +205,7 @@ async def _send(args: Namespace) -> None:
     pace: Pace = send_fast if args.fast else partial(_paced, clock=LoopClock())
     with ExitStack() as stack:
         outputs = _open_outputs(args, stack)
-        view = _open_view(stack)
+        view = _open_view(args, stack)
         for path in args.files:
             with AudioFile(path) as file:
                 view.begin(path.name, file.duration_ms)
@@ -222,7 +237,7 @@ async def _mic(args: Namespace) -> None:
     microphone = Microphone(args.device, sounddevice)
     with ExitStack() as stack:
         outputs = _open_outputs(args, stack)
-        view = _open_view(stack)
+        view = _open_view(args, stack)
         outputs.begin("microphone")
         settings = _settings(args, microphone.audio_format)
         async with ReconnectingLink(settings) as link:

@@ -116,8 +116,7 @@ class ResumableStream:
 
     def restart(self) -> None:
         """Go on with a new stream after the last committed word."""
-        closing = self._captions.restart()
-        if closing is not None:
+        for closing in self._captions.restart():
             self._events.put(closing)
         at_ms = self._backlog.ms(self._backlog.restart())
         self._resume_token = None

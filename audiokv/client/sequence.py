@@ -20,7 +20,7 @@ class CaptionSequence:
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self._open: Caption | None = None
+        self._open: dict[int, Caption] = {}  # by segment: one, or one a channel
         self._last_seq = 0
         self._seq_offset = 0
         self._segment_offset = 0
@@ -44,10 +44,12 @@ class CaptionSequence:
         self._last_seq = caption.seq
         placed = self._place(caption)
         self._n_segments = max(self._n_segments, placed.segment + 1)
-        self._open = None if placed.is_final else placed
-        ends = [word.end_ms for word in placed.words if word.is_final]
-        ends += [placed.end_ms] if placed.is_final else []
-        self.committed_ms = max([self.committed_ms, *ends])
+        self._open[placed.segment] = placed
+        # What another channel has not committed yet would be lost behind this position.
+        reached = min(_committed_ms(each) for each in self._open.values())
+        if placed.is_final:
+            del self._open[placed.segment]
+        self.committed_ms = max(self.committed_ms, reached)
         return placed
 
     def _place(self, caption: Caption) -> Caption:
@@ -69,30 +71,39 @@ class CaptionSequence:
             words=words,
         )
 
-    def restart(self) -> Caption | None:
+    def restart(self) -> list[Caption]:
         """Go on with a new stream that counts from the beginning again.
 
         Returns:
-            The open segment closed with its committed words, since nobody else will close it.
+            The open segments closed with their committed words, since nobody else will close them.
         """
         self._seq_offset += self._last_seq
         self._last_seq = 0
-        closing = self._open and self._closed(self._open)
-        if closing:
+        closing = []
+        for caption in self._open.values():
             self._seq_offset += 1
+            closing.append(_closed(caption, self._seq_offset))
         self._segment_offset = self._n_segments
-        self._open = None
+        self._open = {}
         return closing
 
-    @staticmethod
-    def _closed(caption: Caption) -> Caption:
-        words = tuple(word for word in caption.words if word.is_final)
-        return replace(
-            caption,
-            seq=caption.seq + 1,
-            revision=caption.revision + 1,
-            is_final=True,
-            end_ms=words[-1].end_ms if words else caption.start_ms,
-            text=join_words(words),
-            words=words,
-        )
+
+def _committed_ms(caption: Caption) -> int:
+    """Return up to where the segment is said for good."""
+    if caption.is_final:
+        return caption.end_ms
+    ends = [word.end_ms for word in caption.words if word.is_final]
+    return ends[-1] if ends else 0  # where its first word begins is not settled either
+
+
+def _closed(caption: Caption, seq: int) -> Caption:
+    words = tuple(word for word in caption.words if word.is_final)
+    return replace(
+        caption,
+        seq=seq,
+        revision=caption.revision + 1,
+        is_final=True,
+        end_ms=words[-1].end_ms if words else caption.start_ms,
+        text=join_words(words),
+        words=words,
+    )

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
+    from audiokv.client.cache_line import CacheLine
+    from audiokv.streaming.audio_cache import CacheCounters
     from audiokv.streaming.captions import Caption, Notice, Word
 
 N_LINES = 2
 MAX_LINE_COLUMNS = 84
+MAX_CACHE_COLUMNS = 1_000  # of a line that is written once, and may be wrapped
 TENTATIVE_STYLE = "dim italic"
+CACHE_STYLE = "dim"
 
 _REFRESH_S = 0.1  # more than ten changes a second tire the eye
 
@@ -40,6 +44,9 @@ class View(Protocol):
 
     def progress(self, processed_ms: int) -> None:
         """Show how far the current recording is recognised."""
+
+    def cache(self, counters: CacheCounters | None) -> None:
+        """Show what the server's audio cache holds, where the user asked for it."""
 
     def close(self) -> None:
         """Leave the screen tidy."""
@@ -131,10 +138,17 @@ class LiveView:
     Args:
         console: The terminal.
         now_s: A clock in seconds, to redraw at most ten times a second.
+        cache_line: A third line about the audio cache, or None.
     """
 
-    def __init__(self, console: Console, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        console: Console,
+        now_s: Callable[[], float] = time.monotonic,
+        cache_line: CacheLine | None = None,
+    ) -> None:
         self._console = console
+        self._cache_line = cache_line
         self._now_s = now_s
         self._drawn_at_s = float("-inf")
         self._lines: list[Line] = []
@@ -177,6 +191,12 @@ class LiveView:
             self._bar.advance(processed_ms)
         self._draw_soon()
 
+    def cache(self, counters: CacheCounters | None) -> None:
+        """Redraw the line about the cache."""
+        if self._cache_line is not None:
+            self._cache_line.hear(counters)
+            self._draw_soon()
+
     def close(self) -> None:
         """Take the two lines away; text that was still tentative is not left behind."""
         self._live.stop()
@@ -197,6 +217,9 @@ class LiveView:
             )
             for line in lines
         ]
+        if self._cache_line is not None:
+            text = self._cache_line.text(self._console.width - 1)
+            rows.append(Text(text, style=CACHE_STYLE, no_wrap=True, overflow="crop"))
         return Group(*rows, self._bar.progress) if self._bar else Group(*rows)
 
 
@@ -206,11 +229,13 @@ class PlainView:
     Args:
         out: Where the text goes.
         errors: Where notices go, and a progress bar when that is a terminal.
+        cache_line: What to say about the audio cache once a stream has ended, or None.
     """
 
-    def __init__(self, out: TextIO, errors: Console) -> None:
+    def __init__(self, out: TextIO, errors: Console, cache_line: CacheLine | None = None) -> None:
         self._out = out
         self._errors = errors
+        self._cache_line = cache_line
         self._bar: _Bar | None = None
 
     def caption(self, caption: Caption) -> None:
@@ -225,6 +250,7 @@ class PlainView:
 
     def begin(self, name: str, duration_ms: int | None) -> None:
         """Show a progress bar for a recording, where there is a terminal to show it."""
+        self._tell_cache()
         if not self._errors.is_terminal:
             return
         if self._bar is None:
@@ -238,18 +264,38 @@ class PlainView:
             self._bar.advance(processed_ms)
             self._bar.progress.refresh()
 
+    def cache(self, counters: CacheCounters | None) -> None:
+        """Keep it until the stream has ended: a line a second would bury the notices."""
+        if self._cache_line is not None:
+            self._cache_line.hear(counters)
+
     def close(self) -> None:
         """End the bar."""
+        self._tell_cache()
         if self._bar is not None:
             self._bar.progress.stop()
+
+    def _tell_cache(self) -> None:
+        if self._cache_line is None:
+            return
+        text = self._cache_line.text(MAX_CACHE_COLUMNS)
+        self._cache_line.clear()
+        if text:
+            self._errors.print(Text(text), soft_wrap=True)
 
 
 def _told(notice: Notice) -> str:
     return clean_text(f"{notice.message} {notice.remedy}")
 
 
-def open_view(out: TextIO, errors: TextIO) -> View:
-    """Return a live view when the output is a terminal, else a plain one."""
+def open_view(out: TextIO, errors: TextIO, cache_line: CacheLine | None = None) -> View:
+    """Return a live view when the output is a terminal, else a plain one.
+
+    Args:
+        out: Where the text goes.
+        errors: Where notices go when the output is no terminal.
+        cache_line: Says what the audio cache holds, or None.
+    """
     if out.isatty():
-        return LiveView(Console(file=out, highlight=False))
-    return PlainView(out, Console(file=errors, highlight=False))
+        return LiveView(Console(file=out, highlight=False), cache_line=cache_line)
+    return PlainView(out, Console(file=errors, highlight=False), cache_line)

@@ -77,11 +77,12 @@ class RecognizerStream(Protocol):
     def begin_segment(self, at_ms: int) -> None:
         """Note that a segment of speech begins, in a fresh window or in one that goes on."""
 
-    def append(self, samples: FloatArray) -> None:
+    def append(self, samples: FloatArray, speaker: str | None = None) -> None:
         """Add audio that directly follows what the window holds.
 
         Args:
             samples: Shape (n,), 16 kHz mono float32.
+            speaker: Label of who speaks in it, or None; the policy keeps a baseline for each.
         """
 
     def commit(self, n_words: int) -> None:

@@ -14,7 +14,7 @@ KERNEL_CACHE_VARIABLES = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY
 KERNEL_CACHE_ENTRIES = 32  # more than one step has shapes of its own
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, MutableMapping
 
     from audiokv.models.base import Recognizer
     from audiokv.models.weights import ModelFiles
@@ -32,24 +32,44 @@ def load_recognizer(name: str, cache: CacheOptions | None = None) -> Recognizer:
     """
     files = resolve_model(name)
     kind = _model_type(files)
-    if kind == "whisper":
-        bound_kernel_caches(os.environ)
-        import torch  # noqa: PLC0415  seconds to import
+    if kind not in _OPENERS:
+        raise WeightsError(
+            "unsupported_model",
+            f"The model {name!r} is of type {kind!r}, which is not supported.",
+            "Use a Whisper model of any size, such as whisper-base or openai/whisper-small, or a "
+            "Gemma-3n.",
+        )
+    bound_kernel_caches(os.environ)
+    import torch  # noqa: PLC0415  seconds to import
 
-        from audiokv.models.whisper.recognizer import WhisperRecognizer  # noqa: PLC0415  likewise
-        from audiokv.models.whisper.stream import WindowOptions  # noqa: PLC0415  likewise
+    torch.set_num_threads(inference_threads(os.cpu_count() or 1))
+    try:
+        return _OPENERS[kind](files, cache or CacheOptions())
+    except (KeyError, ValueError) as error:
+        raise _broken(name, str(error)) from error
 
-        torch.set_num_threads(inference_threads(os.cpu_count() or 1))
-        try:
-            window = WindowOptions(cache=cache or CacheOptions())
-            return WhisperRecognizer(files.folder, files.name, window=window)
-        except (KeyError, ValueError) as error:
-            raise _broken(name, str(error)) from error
-    raise WeightsError(
-        "unsupported_model",
-        f"The model {name!r} is of type {kind!r}, which is not supported.",
-        "Use a Whisper model of any size, such as whisper-base or openai/whisper-small.",
+
+def _open_whisper(files: ModelFiles, cache: CacheOptions) -> Recognizer:
+    from audiokv.models.whisper.recognizer import WhisperRecognizer  # noqa: PLC0415  seconds
+    from audiokv.models.whisper.stream import WindowOptions  # noqa: PLC0415  likewise
+
+    return WhisperRecognizer(files.folder, files.name, window=WindowOptions(cache=cache))
+
+
+def _open_gemma3n(files: ModelFiles, cache: CacheOptions) -> Recognizer:
+    from audiokv.models.gemma3n.gemma3n_recognizer import (  # noqa: PLC0415  seconds to import
+        Gemma3nRecognizer,
     )
+    from audiokv.models.gemma3n.gemma3n_stream import WindowOptions  # noqa: PLC0415  likewise
+
+    return Gemma3nRecognizer(files.folder, files.name, WindowOptions(cache=cache))
+
+
+# By ``model_type`` of config.json.
+_OPENERS: dict[str | None, Callable[[ModelFiles, CacheOptions], Recognizer]] = {
+    "whisper": _open_whisper,
+    "gemma3n": _open_gemma3n,
+}
 
 
 def _model_type(files: ModelFiles) -> str | None:

@@ -48,7 +48,7 @@ class AttentionProbe:
             producer: What the keys belong to; calls with the same producer are its readers.
             weights: As `attention_weights` gives them.
         """
-        received = attention_received(weights)
+        received = attention_received(weights.detach())
         before = self._received.get(producer)
         if before is not None:
             is_max = self._readers is ReaderAggregation.MAX

@@ -190,6 +190,7 @@ def _damaged(path: Path, what: str) -> WeightsError:
 def _download(name: str) -> Path:
     try:
         import huggingface_hub  # noqa: PLC0415  only needed for a model from the hub
+        from huggingface_hub.errors import GatedRepoError  # noqa: PLC0415  likewise
     except ImportError as error:
         raise WeightsError(
             "hub_unavailable",
@@ -198,6 +199,12 @@ def _download(name: str) -> Path:
         ) from error
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=HUB_PATTERNS))
+    except GatedRepoError as error:
+        raise WeightsError(
+            "weights_gated",
+            f"The model {name} is given out only to those who have accepted its licence.",
+            f"Accept it at https://huggingface.co/{name}, run: hf auth login, and start again.",
+        ) from error
     except (OSError, ValueError) as error:  # covers no network, no such model, no access, bad name
         raise WeightsError(
             "hub_unavailable",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,7 +20,12 @@ if TYPE_CHECKING:
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_BEARER = "bearer "
+# Whose value is the token: RFC 6750's, and Deepgram's.
+_SCHEMES = frozenset({"bearer", "token"})
+# Subprotocols whose name carries the token: ours, and OpenAI's for browsers.
+_TOKEN_PREFIXES = (BEARER_SUBPROTOCOL_PREFIX, "openai-insecure-api-key.")
+# Subprotocols that the next one offered follows as the token: Deepgram's for browsers.
+_TOKEN_MARKS = frozenset({"token", "bearer"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +50,12 @@ def offered_subprotocols(headers: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for value in headers for part in value.split(",") if (name := part.strip()))
 
 
-def choose_subprotocol(offered: Sequence[str]) -> str | None:
-    """Return the subprotocol to speak: ours when offered, else none; never an error."""
-    return SUBPROTOCOL if SUBPROTOCOL in offered else None
+def choose_subprotocol(offered: Sequence[str], known: Sequence[str] = (SUBPROTOCOL,)) -> str | None:
+    """Return the subprotocol to speak: the first known one offered, or none; never an error.
+
+    A browser that offers some and is granted none breaks off.
+    """
+    return next((name for name in known if name in offered), None)
 
 
 class AccessRules:
@@ -97,14 +108,32 @@ class AccessRules:
         return not self._is_loopback or page.hostname in _LOOPBACK_NAMES
 
     def _is_token_right(self, client: Credentials) -> bool:
+        names = client.subprotocols
         presented = [
-            name.removeprefix(BEARER_SUBPROTOCOL_PREFIX)
-            for name in client.subprotocols
-            if name.startswith(BEARER_SUBPROTOCOL_PREFIX)
+            name.removeprefix(prefix)
+            for name in names
+            for prefix in _TOKEN_PREFIXES
+            if name.startswith(prefix)
         ]
-        if client.authorization is not None and client.authorization.lower().startswith(_BEARER):
-            presented.append(client.authorization[len(_BEARER) :].strip())
+        presented += [after for mark, after in pairwise(names) if mark in _TOKEN_MARKS]
+        scheme, _, value = (client.authorization or "").partition(" ")
+        if scheme.lower() in _SCHEMES:
+            presented.append(value.strip())
+        elif scheme.lower() == "basic":
+            presented.append(_password(value))
         right = self._token or b""
         return any(
             hmac.compare_digest(token.encode(errors="replace"), right) for token in presented
         )
+
+
+def _password(value: str) -> str:
+    """Return the password of HTTP Basic credentials (RFC 7617), empty where there is none.
+
+    Telephone exchanges can present a user's name and password, and no other header.
+    """
+    try:
+        pair = base64.b64decode(value.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+    return pair.partition(":")[2]

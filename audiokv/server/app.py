@@ -1,56 +1,41 @@
-"""The server: one port for the page, the health report and the two WebSocket paths."""
+"""The server: one port for the page, the health report and all paths; own ports where asked."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import socket
-import ssl
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.asyncio.server import Server
 
 from audiokv.server import http
-from audiokv.server.access import (
-    AccessRules,
-    Credentials,
-    choose_subprotocol,
-    offered_subprotocols,
-)
 from audiokv.server.clock import LoopClock, sleep
-from audiokv.server.connections import ConnectionTable, CountedConnection, counted
-from audiokv.server.failure_log import log_failure
-from audiokv.server.outbox import Outbox
+from audiokv.server.gate import Gate
+from audiokv.server.listening import tls_context
+from audiokv.server.mqtt.bridge import published
 from audiokv.server.pages import load_pages
-from audiokv.server.protocols.native import SourceDialogue, refuse, serve_viewer
-from audiokv.server.refusals import CloseCode, RefusalError, internal_refusal
+from audiokv.server.protocols.routes import OWN_PORTS
+from audiokv.server.refusals import CloseCode
 from audiokv.server.sessions import session_opener
-from audiokv.server.stream_registry import RETRY_AFTER_S, StreamRegistry
-from audiokv.server.wire import WebSocketWire
+from audiokv.server.stream_registry import StreamRegistry
 from audiokv.server.worker import Worker
-from audiokv.streaming.errors import ConfigError
+from audiokv.streaming.speakers import FixedSpeaker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-
-    from websockets.http11 import Request, Response
-    from websockets.typing import Subprotocol
+    from collections.abc import AsyncIterator, Mapping
 
     from audiokv.models.base import Recognizer
     from audiokv.server.clock import Clock
     from audiokv.server.config import ServerConfig
     from audiokv.server.pages import Page
-    from audiokv.server.sessions import OpenDetector
+    from audiokv.server.protocols.tcp import TcpPort
+    from audiokv.server.sessions import OpenDetector, OpenSpeaker
+    from audiokv.server.telephony.sip import SipPort
 
 logger = logging.getLogger(__name__)
 
-CLOSE_TIMEOUT_S = 2.0
 WORKER_CHECK_EVERY_S = 1.0
-# The transport refuses only what is absurd; what is merely too large gets an error message first.
-TRANSPORT_SIZE_FACTOR = 4
 
 
 class CaptionServer:
@@ -60,24 +45,23 @@ class CaptionServer:
         config: The settings.
         recognizer: The loaded model.
         open_detector: Gives a voice detector with its own state.
+        open_speaker: Gives what tells the speakers of a stream.
         clock: The server's clock.
         pages: Files of the web page by path.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  its parts, each by name
         self,
         config: ServerConfig,
         *,
         recognizer: Recognizer,
         open_detector: OpenDetector,
+        open_speaker: OpenSpeaker,
         clock: Clock,
         pages: Mapping[str, Page],
     ) -> None:
         self._config = config
         self._clock = clock
-        self._pages = pages
-        self._access = AccessRules(config)
-        self._table = ConnectionTable(config.max_connections_per_ip)
         self._worker = Worker(
             recognizer,
             call_soon=asyncio.get_running_loop().call_soon_threadsafe,
@@ -88,16 +72,34 @@ class CaptionServer:
             config=config,
             info=recognizer.info,
             worker=self._worker,
-            open_session=session_opener(recognizer, open_detector, config.session_options()),
+            open_session=session_opener(
+                recognizer, open_detector, config.session_options(), open_speaker
+            ),
             clock=clock,
         )
+        self._gate = Gate(
+            config,
+            info=recognizer.info,
+            registry=self.registry,
+            clock=clock,
+            answer=lambda request: http.answer(request, pages, self.health()),
+        )
         self._server: Server | None = None
+        self._others: dict[str, Server | TcpPort | SipPort] = {}  # by setting
 
     @property
     def port(self) -> int:
         """The port listened on."""
         sockets = self._server.sockets if self._server is not None else ()
         return int(sockets[0].getsockname()[1])
+
+    @property
+    def other_ports(self) -> dict[str, int]:
+        """The ports listened on for one protocol each, by the name of their setting."""
+        return {
+            setting: int(server.sockets[0].getsockname()[1])
+            for setting, server in self._others.items()
+        }
 
     @property
     def page_url(self) -> str:
@@ -111,7 +113,7 @@ class CaptionServer:
     @property
     def n_connections(self) -> int:
         """Open connections, also those still opening."""
-        return len(self._table)
+        return self._gate.n_connections
 
     def health(self) -> dict[str, object]:
         """Return what ``/health`` shows."""
@@ -136,26 +138,20 @@ class CaptionServer:
         """
         config = self._config
         context = tls_context(config)
-        transport_logger = logging.getLogger("audiokv.server.transport")
-        transport_logger.setLevel(logging.CRITICAL)  # below, it would log what is sent
         try:
-            self._server = await serve(
-                self._handle,
-                config.host,
-                config.port,
-                compression=None,  # 10 ms of audio does not shrink, captions hardly
-                select_subprotocol=self._select_subprotocol,
-                process_request=self._process_request,
-                server_header="AudioKV",
-                open_timeout=config.handshake_timeout_s,
-                close_timeout=CLOSE_TIMEOUT_S,
-                max_size=config.max_message_bytes * TRANSPORT_SIZE_FACTOR,
-                logger=transport_logger,
-                create_connection=counted(self._table),
-                ssl=context,
-            )
-        except OSError as error:
-            raise _cannot_listen(config, error) from error
+            self._server = await self._gate.listen("port", config.port, None, context)
+            for own in OWN_PORTS:
+                number = getattr(config, own.setting)
+                if number is not None:
+                    listen = self._gate.listen if own.is_websocket else self._gate.listen_tcp
+                    self._others[own.setting] = await listen(
+                        own.setting, number, own.route, context
+                    )
+            if config.sip_port is not None:
+                self._others["sip_port"] = await self._gate.listen_sip("sip_port", config.sip_port)
+        except BaseException:
+            await self._close_ports()
+            raise
         self._worker.start()
 
     async def worker_death(self) -> None:
@@ -165,144 +161,38 @@ class CaptionServer:
 
     async def stop(self) -> None:
         """Close every connection with 1001 and end the worker, within a bounded time."""
-        if self._server is None:
-            return
-        limit_s = self._config.shutdown_timeout_s
         self.registry.close()
-        self._server.close(code=CloseCode.GOING_AWAY, reason="server going away")
-        closing = asyncio.ensure_future(self._server.wait_closed())
-        await asyncio.wait([closing], timeout=limit_s)
-        if not closing.done():
-            self._table.abort_all()
-            await asyncio.wait([closing], timeout=limit_s)
-        has_ended = await asyncio.to_thread(self._worker.stop, limit_s)
-        if not has_ended:
-            logger.warning("the worker was still in a step when the server ended")
+        await self._close_ports()
+        if self._worker.is_alive:
+            has_ended = await asyncio.to_thread(self._worker.stop, self._config.shutdown_timeout_s)
+            if not has_ended:
+                logger.warning("the worker was still in a step when the server ended")
 
-    @staticmethod
-    def _select_subprotocol(
-        _connection: ServerConnection, offered: Sequence[Subprotocol]
-    ) -> Subprotocol | None:
-        chosen = choose_subprotocol(offered)
-        return next((name for name in offered if name == chosen), None)
-
-    def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Answer plain HTTP; let a WebSocket through to its handler."""
-        path = http.path_of(request)
-        if http.is_upgrade(request):
-            if http.is_socket_path(path):
-                return None
-            return http.refuse_request(HTTPStatus.NOT_FOUND, "No WebSocket is served here.")
-        if isinstance(connection, CountedConnection) and connection.is_over_limit:
-            return http.refuse_request(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "Too many connections from your address.",
-                {"Retry-After": f"{RETRY_AFTER_S:.0f}"},
-            )
-        return http.answer(request, self._pages, self.health())
-
-    async def _handle(self, connection: ServerConnection) -> None:
-        wire = WebSocketWire(connection)
-        try:
-            await self._dispatch(connection, wire)
-        except Exception as error:  # noqa: BLE001  the boundary of a connection
-            log_failure(logger, f"connection {wire.name}", error)
-            await self._turn_away(wire, internal_refusal())
-
-    async def _dispatch(self, connection: ServerConnection, wire: WebSocketWire) -> None:
-        request = connection.request
-        path = "" if request is None else http.path_of(request)
-        try:
-            self._admit(connection)
-        except RefusalError as refusal:
-            await self._turn_away(wire, refusal)
+    async def _close_ports(self) -> None:
+        limit_s = self._config.shutdown_timeout_s
+        closing = []
+        for server in (self._server, *self._others.values()):
+            if isinstance(server, Server):
+                server.close(code=CloseCode.GOING_AWAY, reason="server going away")
+            elif server is not None:
+                server.close()
+            if server is not None:
+                closing.append(asyncio.ensure_future(server.wait_closed()))
+        if not closing:
             return
-        if path == http.STREAM_PATH:
-            dialogue = SourceDialogue(
-                wire, registry=self.registry, config=self._config, clock=self._clock
-            )
-            await dialogue.run()
-        else:
-            name = path.removeprefix(http.WATCH_PREFIX)
-            await serve_viewer(wire, name, registry=self.registry, clock=self._clock)
-
-    async def _turn_away(self, wire: WebSocketWire, refusal: RefusalError) -> None:
-        outbox = Outbox(wire, self._clock)
-        refuse(outbox, refusal)
-        await outbox.pump()
-
-    def _admit(self, connection: ServerConnection) -> None:
-        if isinstance(connection, CountedConnection) and connection.is_over_limit:
-            raise RefusalError(
-                CloseCode.FULL,
-                "too_many_connections",
-                f"Your address has more than {self._table.max_per_ip} connections.",
-                "Close some, then try again.",
-                retry_after_s=RETRY_AFTER_S,
-            )
-        request = connection.request
-        if request is not None:
-            self._access.check(_credentials(request))
-
-
-def _credentials(request: Request) -> Credentials:
-    headers = request.headers
-    return Credentials(
-        authorization=next(iter(headers.get_all("Authorization")), None),
-        subprotocols=offered_subprotocols(headers.get_all("Sec-WebSocket-Protocol")),
-        origin=next(iter(headers.get_all("Origin")), None),
-        host=next(iter(headers.get_all("Host")), None),
-    )
-
-
-def tls_context(config: ServerConfig) -> ssl.SSLContext | None:
-    """Return the TLS settings, or None when the server speaks plain text.
-
-    Raises:
-        ConfigError: The certificate or key cannot be used.
-    """
-    if config.tls_cert is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(config.tls_cert, config.tls_key)
-    except OSError as error:
-        raise ConfigError(
-            "bad_tls",
-            f"The TLS files {config.tls_cert} and {config.tls_key} cannot be used: {error}.",
-            "Name a PEM certificate and the key that belongs to it.",
-        ) from error
-    return context
-
-
-def _cannot_listen(config: ServerConfig, error: OSError) -> ConfigError:
-    if error.errno == errno.EADDRINUSE:
-        return ConfigError(
-            "port_in_use",
-            f"Port {config.port} of {config.host} is in use.",
-            "Stop the other program, or choose another with --port.",
-        )
-    if error.errno == errno.EACCES:
-        return ConfigError(
-            "port_not_allowed",
-            f"Port {config.port} may not be used by this account.",
-            "Choose a port above 1023 with --port.",
-        )
-    reason = error.strerror or str(error)
-    what = "name" if isinstance(error, socket.gaierror) else "address"
-    return ConfigError(
-        "bad_host",
-        f"The {what} {config.host!r} cannot be listened on: {reason}.",
-        "Choose an address of this machine with --host.",
-    )
+        _, still_open = await asyncio.wait(closing, timeout=limit_s)
+        if still_open:
+            self._gate.abort_all()
+            await asyncio.wait(still_open, timeout=limit_s)
 
 
 @asynccontextmanager
-async def open_server(
+async def open_server(  # noqa: PLR0913  likewise
     config: ServerConfig,
     *,
     recognizer: Recognizer,
     open_detector: OpenDetector,
+    open_speaker: OpenSpeaker = FixedSpeaker,
     clock: Clock | None = None,
     pages: Mapping[str, Page] | None = None,
 ) -> AsyncIterator[CaptionServer]:
@@ -312,21 +202,26 @@ async def open_server(
         config: The settings.
         recognizer: The loaded model.
         open_detector: Gives a voice detector with its own state.
+        open_speaker: Gives what tells the speakers of a stream.
         clock: By default the event loop's.
         pages: Files of the web page by path; by default the client's page.
 
     Raises:
-        ConfigError: The port is taken, the address is not ours, or the TLS files are bad.
+        ConfigError: The port is taken, the address is not ours, the TLS files are bad, or the
+            settings of the MQTT broker are.
     """
+    clock = clock or LoopClock()
     server = CaptionServer(
         config,
         recognizer=recognizer,
         open_detector=open_detector,
-        clock=clock or LoopClock(),
+        open_speaker=open_speaker,
+        clock=clock,
         pages=load_pages() if pages is None else pages,
     )
     await server.start()
     try:
-        yield server
+        async with published(config, server.registry, recognizer.info.name, clock):
+            yield server
     finally:
         await server.stop()

@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING
 from audiokv.server.app import open_server
 from audiokv.server.config import ServerConfig
 from audiokv.server.config_loading import load_config
+from audiokv.server.sessions import speaker_opener
 from audiokv.streaming.errors import AudioKVError
+from audiokv.streaming.policy.dialect_files import dialect_folder, find_prior
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Coroutine
 
     from audiokv.models.base import Recognizer
-    from audiokv.server.sessions import OpenDetector
+    from audiokv.server.sessions import OpenDetector, OpenSpeaker
     from audiokv.streaming.audio_cache import CacheOptions
+    from audiokv.streaming.speakers import Embed
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +55,7 @@ def run(
     args: Namespace,
     load_recognizer: Callable[[str, CacheOptions], Recognizer],
     load_detector: Callable[[], OpenDetector],
+    load_encoder: Callable[[], Embed],
 ) -> int:
     """Serve until SIGINT or SIGTERM.
 
@@ -59,6 +63,7 @@ def run(
         args: The parsed flags.
         load_recognizer: Loads a model by name or folder, with a bound of its audio cache.
         load_detector: Loads the voice detector; gives a function that opens one for a stream.
+        load_encoder: Loads what tells voices apart; called only where that is wanted.
 
     Returns:
         The exit status: 0 after a signal, 2 after an error, which is shown.
@@ -71,9 +76,13 @@ def run(
             level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
         )
         _say(*loaded.lines())
-        recognizer = load_recognizer(config.model, config.cache_options())
+        prior = None
+        if config.dialect is not None:
+            prior = find_prior(config.dialect, dialect_folder(os.environ))
+        recognizer = load_recognizer(config.model, config.cache_options(prior))
         open_detector = load_detector()
-        _run_loop(_serve(config, recognizer, open_detector))
+        open_speaker = speaker_opener(load_encoder() if config.speakers else None)
+        _run_loop(_serve(config, recognizer, open_detector, open_speaker))
     except AudioKVError as error:
         sys.stderr.write(f"audiokv: {error.message}\n{error.remedy}\n")
         return EXIT_ERROR
@@ -96,7 +105,12 @@ def _run_loop(main: Coroutine[None, None, None]) -> None:
         uvloop.run(main)
 
 
-async def _serve(config: ServerConfig, recognizer: Recognizer, open_detector: OpenDetector) -> None:
+async def _serve(
+    config: ServerConfig,
+    recognizer: Recognizer,
+    open_detector: OpenDetector,
+    open_speaker: OpenSpeaker,
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -105,10 +119,14 @@ async def _serve(config: ServerConfig, recognizer: Recognizer, open_detector: Op
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)  # a second signal ends the process at once
 
-    async with open_server(config, recognizer=recognizer, open_detector=open_detector) as server:
+    async with open_server(
+        config, recognizer=recognizer, open_detector=open_detector, open_speaker=open_speaker
+    ) as server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, on_signal)
         _say(f"Captions with {recognizer.info.name} at {server.page_url}")
+        for setting, port in server.other_ports.items():
+            _say(f"{setting.removesuffix('_port')} clients at {config.host}:{port}")
         if not config.is_loopback and config.tls_cert is None:
             _say("Browsers on other machines give the microphone to https pages only: set TLS.")
         await _first_of(stop.wait(), server.worker_death())

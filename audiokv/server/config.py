@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path  # noqa: TC003  get_type_hints reads the fields' types
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from audiokv.streaming.session_options import SessionOptions
 
 if TYPE_CHECKING:
     from dataclasses import Field
+
+    from audiokv.streaming.policy.dialect import DialectPrior
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MAX_PORT = 65_535
@@ -43,6 +45,46 @@ class ServerConfig:
     port: int = field(
         default=8765, metadata=_about("port to listen on; 0 takes a free one", low=0, high=MAX_PORT)
     )
+    vosk_port: int | None = field(
+        default=None,
+        metadata=_about("port for clients of vosk-server (usual: 2700)", low=0, high=MAX_PORT),
+    )
+    whisperlive_port: int | None = field(
+        default=None,
+        metadata=_about("port for clients of WhisperLive (usual: 9090)", low=0, high=MAX_PORT),
+    )
+    wyoming_port: int | None = field(
+        default=None,
+        metadata=_about("port for Home Assistant, Wyoming (usual: 10300)", low=0, high=MAX_PORT),
+    )
+    audiosocket_port: int | None = field(
+        default=None,
+        metadata=_about("port for Asterisk's AudioSocket (usual: 9092)", low=0, high=MAX_PORT),
+    )
+    sip_port: int | None = field(
+        default=None,
+        metadata=_about("UDP port for calls by SIP (usual: 5060)", low=0, high=MAX_PORT),
+    )
+    sip_allow: tuple[str, ...] = field(
+        default=("127.0.0.1", "::1"),
+        metadata=_about("addresses and networks whose SIP calls are answered; comma-separated"),
+    )
+    public_url: str | None = field(
+        default=None,
+        metadata=_about("scheme and host under which providers of calls reach the server"),
+    )
+    twilio_auth_token: str | None = field(
+        default=None, metadata=_about("secret that signs the requests of Twilio or SignalWire")
+    )
+    plivo_auth_token: str | None = field(
+        default=None, metadata=_about("secret that signs the requests of Plivo")
+    )
+    audiohook_api_key: str | None = field(
+        default=None, metadata=_about("key that Genesys AudioHook presents")
+    )
+    audiohook_client_secret: str | None = field(
+        default=None, metadata=_about("secret, in base64, that signs the requests of AudioHook")
+    )
     model: str = field(default="whisper-base", metadata=_about("model name or folder"))
     audio_budget_slots: int | None = field(
         default=None,
@@ -55,6 +97,13 @@ class ServerConfig:
     policy: str = field(
         default="audiokv",
         metadata=_about("what decides which slots stay within the budget", choices=POLICY_NAMES),
+    )
+    dialect: str | None = field(
+        default=None,
+        metadata=_about("prior of a way of speaking: a name or file of audiokv dialect build"),
+    )
+    speakers: bool = field(
+        default=False, metadata=_about("tell the speakers of a stream apart by their voices")
     )
     token: str | None = field(default=None, metadata=_about("secret that clients must present"))
     allow_anonymous: bool = field(
@@ -70,6 +119,37 @@ class ServerConfig:
         default=None, metadata=_about("PEM file with the TLS certificate chain")
     )
     tls_key: Path | None = field(default=None, metadata=_about("PEM file with the TLS private key"))
+    mqtt: str | None = field(
+        default=None,
+        metadata=_about("broker to publish captions to: mqtt://HOST:PORT, or mqtts:// for TLS"),
+    )
+    mqtt_prefix: str = field(
+        default="captions/v1", metadata=_about("first levels of every MQTT topic")
+    )
+    mqtt_instance: str = field(
+        default="audiokv",
+        metadata=_about("this server's level in MQTT topics; one for each server"),
+    )
+    mqtt_user: str | None = field(
+        default=None, metadata=_about("name to log in with at the broker")
+    )
+    mqtt_password: str | None = field(default=None, metadata=_about("password for the broker"))
+    mqtt_ca: Path | None = field(
+        default=None,
+        metadata=_about(
+            "PEM file with the authorities trusted for mqtts; without it, the system's"
+        ),
+    )
+    mqtt_audio: bool = field(
+        default=False, metadata=_about("take audio of devices from the broker, without the token")
+    )
+    mqtt_hermes: bool = field(
+        default=False,
+        metadata=_about("speak Rhasspy's Hermes topics at the broker, without the token"),
+    )
+    mqtt_home_assistant: bool = field(
+        default=False, metadata=_about("let Home Assistant find the captions at the broker")
+    )
     log_level: str = field(
         default="info", metadata=_about("least important log line shown", choices=LOG_LEVELS)
     )
@@ -151,12 +231,30 @@ class ServerConfig:
                 f"The token needs {MIN_TOKEN_CHARS} or more of the characters A-Z a-z 0-9 - . _ ~.",
                 "Make one with: python -c 'import secrets; print(secrets.token_urlsafe())'.",
             )
+        if self.dialect is not None and (
+            self.audio_budget_slots is None or self.policy != "audiokv"
+        ):
+            raise ConfigError(
+                "unused_dialect",
+                "A dialect weighs slots of a budget, under the policy audiokv only.",
+                "Set audio_budget_slots, and leave policy alone; or leave dialect out.",
+            )
         if not self.is_loopback and self.token is None and not self.allow_anonymous:
             raise ConfigError(
                 "open_to_all",
                 f"Listening on {self.host} lets everyone in the network in.",
                 "Set a token, or say --allow-anonymous.",
             )
+        for network in self.sip_allow:
+            _check_network(network)
+        for name in ("wyoming_port", "audiosocket_port"):
+            if getattr(self, name) is not None and not (self.is_loopback or self.allow_anonymous):
+                raise ConfigError(
+                    "open_to_all",
+                    f"{name} knows no token: on {self.host} it lets everyone in the network in.",
+                    f"Leave {name} out, or say --allow-anonymous; the token still guards the"
+                    " other ports.",
+                )
 
     @property
     def is_loopback(self) -> bool:
@@ -166,15 +264,26 @@ class ServerConfig:
         except ValueError:
             return self.host == "localhost"
 
-    def cache_options(self) -> CacheOptions:
-        """Return the bound of a stream's audio cache."""
-        return CacheOptions(self.audio_budget_slots, self.policy)
+    def cache_options(self, prior: DialectPrior | None = None) -> CacheOptions:
+        """Return the bound of a stream's audio cache, with the prior that ``dialect`` names."""
+        return CacheOptions(self.audio_budget_slots, self.policy, prior)
 
     def session_options(self) -> SessionOptions:
         """Return the timing of sessions."""
         return SessionOptions(
             step_ms=self.step_ms, pause_ms=self.pause_ms, max_lag_ms=self.max_lag_ms
         )
+
+
+def _check_network(network: str) -> None:
+    try:
+        ip_network(network)
+    except ValueError:
+        raise ConfigError(
+            "bad_value",
+            f"sip_allow names {network!r}, which is no network.",
+            "Write addresses like 192.0.2.7 or networks like 10.0.0.0/8.",
+        ) from None
 
 
 def _is_good_token(token: str) -> bool:

@@ -14,8 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ENVIRONMENT_PREFIX = "AUDIOKV_"
+# Settings whose values are never shown.
+SECRETS = frozenset(
+    {
+        "token",
+        "mqtt_password",
+        "twilio_auth_token",
+        "plivo_auth_token",
+        "audiohook_api_key",
+        "audiohook_client_secret",
+    }
+)
 # Variables of other parts of the project, which are not settings of the server.
-OTHER_VARIABLES = frozenset({"AUDIOKV_CACHE", "AUDIOKV_SPEECH"})
+OTHER_VARIABLES = frozenset(
+    {"AUDIOKV_ASTERISK", "AUDIOKV_CACHE", "AUDIOKV_FUZZ_EXAMPLES", "AUDIOKV_SPEECH"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +53,7 @@ class LoadedConfig:
 
 
 def _printed(name: str, value: object) -> str:
-    if name == "token":
+    if name in SECRETS:
         return "none" if value is None else "********"
     if isinstance(value, tuple):
         return ", ".join(value) or "none"
@@ -113,7 +126,7 @@ def convert(name: str, value: object, hint: Any) -> object:  # noqa: ANN401  a t
     try:
         return converter(value)
     except (KeyError, RuntimeError, TypeError, ValueError):  # RuntimeError: ~nobody
-        shown = "the value given" if name == "token" else repr(value)
+        shown = "the value given" if name in SECRETS else repr(value)
         raise ConfigError(
             "bad_value",
             f"{name} cannot be {shown}.",

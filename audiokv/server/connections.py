@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from websockets.asyncio.server import ServerConnection
 
 if TYPE_CHECKING:
     import asyncio
+
+
+class Connection(Protocol):
+    """What can be counted and cut off: a WebSocket or a plain stream."""
+
+    @property
+    def transport(self) -> asyncio.WriteTransport:
+        """Its socket."""
 
 
 class ConnectionTable:
@@ -23,20 +31,20 @@ class ConnectionTable:
 
     def __init__(self, max_per_ip: int) -> None:
         self.max_per_ip = max_per_ip
-        self._open: dict[ServerConnection, str] = {}
+        self._open: dict[Connection, str] = {}
         self._per_ip: Counter[str] = Counter()
 
     def __len__(self) -> int:
         """Return how many connections are open."""
         return len(self._open)
 
-    def add(self, connection: ServerConnection, address: str) -> int:
+    def add(self, connection: Connection, address: str) -> int:
         """Note a connection; return how many its address has now."""
         self._open[connection] = address
         self._per_ip[address] += 1
         return self._per_ip[address]
 
-    def remove(self, connection: ServerConnection) -> None:
+    def remove(self, connection: Connection) -> None:
         """Forget a connection."""
         address = self._open.pop(connection)
         self._per_ip[address] -= 1

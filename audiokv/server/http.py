@@ -11,16 +11,23 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from audiokv.server.pages import SECURITY_HEADERS
+from audiokv.server.protocols.routes import find_route
+from audiokv.server.refusals import CloseCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from audiokv.server.pages import Page
+    from audiokv.server.refusals import RefusalError
 
 STREAM_PATH = "/v1/stream"
 WATCH_PREFIX = "/v1/watch/"
 HEALTH_PATH = "/health"
 
+_STATUSES = {
+    CloseCode.NOT_AUTHORIZED: HTTPStatus.UNAUTHORIZED,
+    CloseCode.FULL: HTTPStatus.SERVICE_UNAVAILABLE,
+}
 _TEXT = "text/plain; charset=utf-8"
 
 
@@ -37,7 +44,7 @@ def is_upgrade(request: Request) -> bool:
 
 def is_socket_path(path: str) -> bool:
     """Return whether a WebSocket may be opened here."""
-    return path == STREAM_PATH or path.startswith(WATCH_PREFIX)
+    return path == STREAM_PATH or path.startswith(WATCH_PREFIX) or find_route(path) is not None
 
 
 def respond(
@@ -67,6 +74,21 @@ def refuse_request(
     return respond(status, f"{message}\n".encode(), extra=extra)
 
 
+def ask_for_upgrade() -> Response:
+    """Return the response to plain HTTP where only WebSockets are served."""
+    return refuse_request(
+        HTTPStatus.UPGRADE_REQUIRED, "Open a WebSocket here.", {"Upgrade": "websocket"}
+    )
+
+
+def refuse_handshake(refusal: RefusalError) -> Response:
+    """Return the response that refuses a WebSocket before it is open."""
+    status = _STATUSES.get(refusal.close_code, HTTPStatus.FORBIDDEN)
+    retry_s = refusal.retry_after_s
+    extra = {} if retry_s is None else {"Retry-After": f"{retry_s:.0f}"}
+    return refuse_request(status, f"{refusal.message} {refusal.remedy}", extra)
+
+
 def answer(request: Request, pages: Mapping[str, Page], health: Mapping[str, object]) -> Response:
     """Return the response to a request that is not an upgrade."""
     if request.method not in ("GET", "HEAD"):
@@ -82,9 +104,7 @@ def answer(request: Request, pages: Mapping[str, Page], health: Mapping[str, obj
     elif page is not None:
         response = respond(HTTPStatus.OK, page.body, page.content_type)
     elif is_socket_path(path):
-        response = refuse_request(
-            HTTPStatus.UPGRADE_REQUIRED, "Open a WebSocket here.", {"Upgrade": "websocket"}
-        )
+        response = ask_for_upgrade()
     else:
         response = refuse_request(HTTPStatus.NOT_FOUND, "There is nothing here.")
     if request.method == "HEAD":

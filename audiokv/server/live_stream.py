@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import math
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from audiokv.server.hub import Hub
 from audiokv.server.wire import pack
 from audiokv.server.worker import Job, Request, Said
-from audiokv.streaming.messages import Done, Progress
+from audiokv.streaming.audio_format import SILENCE_BYTE
+from audiokv.streaming.messages import Done, Notice, Progress
 from audiokv.streaming.rate_check import RateCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from audiokv.models.base import StreamOptions
     from audiokv.server.clock import Clock
     from audiokv.server.worker import Report, Worker
     from audiokv.streaming.audio_cache import CacheCounters
     from audiokv.streaming.audio_format import AudioFormat
-    from audiokv.streaming.session import Session
+    from audiokv.streaming.channels import ChannelGroup
 
 MAX_PENDING_COMMANDS = 8_192
 
@@ -33,11 +36,13 @@ class StreamRequest:
         name: Public name of the stream, for viewers and the log.
         fmt: Format of the audio.
         options: Language, prompt and profile.
+        metadata: What the source's protocol says about it, such as the number of a call.
     """
 
     name: str
     fmt: AudioFormat
     options: StreamOptions
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 class LiveStream:
@@ -46,7 +51,7 @@ class LiveStream:
     Args:
         request: What the source asked for.
         worker: Where the audio goes.
-        open_session: Makes the session; called in the worker thread.
+        open_session: Makes the sessions of its channels; called in the worker thread.
         clock: The server's clock.
         on_over: Called once, when the stream has said everything or failed.
     """
@@ -56,17 +61,19 @@ class LiveStream:
         request: StreamRequest,
         *,
         worker: Worker,
-        open_session: Callable[[], Session],
+        open_session: Callable[[], ChannelGroup],
         clock: Clock,
         on_over: Callable[[LiveStream], None],
     ) -> None:
         self.name = request.name
         self.fmt = request.fmt
         self.options = request.options
+        self.metadata = request.metadata
         self.hub = Hub()
         self.is_stopping = False
         self.is_over = False
         self.has_failed = False
+        self.on_moved: Callable[[], object] = lambda: None  # called after news from the worker
         self.processed_ms = 0
         self._worker = worker
         self._job = Job(request.name, open_session, self.take_report, lambda: self._known_lag_ms)
@@ -78,6 +85,8 @@ class LiveStream:
         self._known_lag_ms = 0  # as of the last news; the worker thread has no event loop's clock
         self._part = b""  # of a sample whose other bytes are still to come
         self._has_room = asyncio.Event()
+        self._finalizing: deque[Callable[[], object]] = deque()
+        self._n_finalized = 0
         self._cache: CacheCounters | None = None
 
     @property
@@ -100,6 +109,11 @@ class LiveStream:
         """How far recognition is behind real time; a file sent ahead of real time has none."""
         age_ms = int((self._clock.now_s() - self._started_s) * 1000)
         return max(0, min(self.received_ms, age_ms) - self.processed_ms)
+
+    @property
+    def ahead_ms(self) -> int:
+        """Audio not yet recognised that came before its time; live audio has none."""
+        return self.lag_ms - self.live_lag_ms
 
     def progress(self) -> Progress:
         """Return how far the stream is."""
@@ -124,6 +138,18 @@ class LiveStream:
             self._known_lag_ms = self.live_lag_ms
             self._worker.submit(self._job, joined[:n_whole])
 
+    def lose(self, duration_ms: int) -> None:
+        """Let the stream's clock go on over audio that is known to be lost.
+
+        Silence takes its place, and the source is told. It costs as much memory as audio does:
+        take long gaps piece by piece, with `room` between the pieces.
+        """
+        notice = Notice("audio_gap", f"{duration_ms} ms of audio were lost at {self.received_ms}.")
+        self.hub.publish([Said(notice, pack(notice))])
+        self._part = b""
+        n_samples = duration_ms * self.fmt.sample_rate_hz // 1000
+        self.accept(SILENCE_BYTE[self.fmt.encoding] * (n_samples * self.fmt.frame_bytes))
+
     def drop_part(self) -> None:
         """Forget the beginning of a sample whose rest will never come: the connection was lost."""
         self._part = b""
@@ -133,8 +159,14 @@ class LiveStream:
         self.options = options
         self._worker.submit(self._job, options)
 
-    def finalize(self) -> None:
-        """End the open segment here."""
+    def finalize(self, on_said: Callable[[], object] = lambda: None) -> None:
+        """End the open segment here.
+
+        Args:
+            on_said: Called on the event loop when everything up to here was said; never called
+                when the stream ends before.
+        """
+        self._finalizing.append(on_said)
         self._worker.submit(self._job, Request.FINALIZE)
 
     def stop(self) -> None:
@@ -149,10 +181,17 @@ class LiveStream:
         self.is_over = True
         self._has_room.set()
 
-    async def room(self, max_backlog_ms: int) -> None:
-        """Wait until the worker has less than a backlog to do, or the stream is over."""
+    async def room(self, max_backlog_ms: int, max_ahead_ms: float = math.inf) -> None:
+        """Wait until the worker has less than a backlog to do, or the stream is over.
+
+        Args:
+            max_backlog_ms: Audio that may wait for recognition.
+            max_ahead_ms: Audio that may wait for recognition before its time in real time.
+        """
         while not self.is_over and (
-            self.lag_ms > max_backlog_ms or self._job.n_pending > MAX_PENDING_COMMANDS
+            self.lag_ms > max_backlog_ms
+            or self.ahead_ms > max_ahead_ms
+            or self._job.n_pending > MAX_PENDING_COMMANDS
         ):
             self._has_room.clear()
             await self._has_room.wait()
@@ -166,7 +205,9 @@ class LiveStream:
         if report.cache is not None:
             self._cache = report.cache
         self.hub.publish(report.news)
+        self._tell_finalized(report.n_finalized)
         self._has_room.set()
+        self.on_moved()
         if report.failure is not None:
             self.is_over = self.has_failed = True
             self.hub.fail(report.failure)
@@ -177,3 +218,8 @@ class LiveStream:
             self.hub.end(Done(self.received_ms, self.hub.n_segments))
         if self.is_over:
             self._on_over(self)
+
+    def _tell_finalized(self, n_finalized: int) -> None:
+        while self._n_finalized < n_finalized:
+            self._n_finalized += 1
+            self._finalizing.popleft()()

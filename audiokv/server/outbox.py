@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING
 from websockets.exceptions import ConnectionClosed
 
 from audiokv.server.clock import deadline
+from audiokv.server.refusals import CloseCode, as_report
+from audiokv.server.wire import pack
+from audiokv.streaming.captions import Caption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from audiokv.server.clock import Clock
-    from audiokv.server.refusals import CloseCode
+    from audiokv.server.refusals import RefusalError
     from audiokv.server.wire import Wire
+    from audiokv.server.worker import Said
+    from audiokv.streaming.messages import Done, Progress, Ready
 
 MAX_BYTES = 256 * 1024
 SKIP_PARTIALS_BYTES = 64 * 1024
@@ -25,6 +30,8 @@ CLOSE_TIMEOUT_S = 3.0
 
 class Outbox:
     """Bounded queue of messages in front of one connection.
+
+    Towards a `Hub` it is a listener that speaks the native protocol.
 
     Full policy: a receiver more than ``skip_partials_bytes`` behind gets no more partials until it
     has caught up; one more than ``max_bytes`` behind is cut off. A backlog given at the start (the
@@ -55,7 +62,7 @@ class Outbox:
         self._backlog: deque[bytes] = deque()
         self._waiting: deque[bytes] = deque()
         self._wake = asyncio.Event()
-        self._ending: tuple[CloseCode, str] | None = None
+        self._ending: tuple[int, str] | None = None
         self._is_cut = False
         self.waiting_bytes = 0
         self.n_skipped = 0
@@ -67,9 +74,34 @@ class Outbox:
         return self._ending is not None or self._is_cut
 
     @property
-    def close_code(self) -> CloseCode | None:
+    def close_code(self) -> int | None:
         """The code with which the connection is closed, or None while it is not."""
         return None if self._ending is None else self._ending[0]
+
+    def begin(self, ready: Ready, past: Iterable[bytes]) -> None:
+        """Queue the greeting and what was said before."""
+        self.put_backlog([pack(ready), *past])
+
+    def hear(self, said: Said) -> None:
+        """Queue what the stream says; a revisable caption may be skipped."""
+        if isinstance(said.event, Caption) and not said.event.is_final:
+            self.put_partial(said.packed)
+        else:
+            self.put(said.packed)
+
+    def report(self, progress: Progress) -> None:
+        """Queue how far the stream is."""
+        self.put(pack(progress))
+
+    def end(self, done: Done) -> None:
+        """Queue the stream's end and close after it."""
+        self.put(pack(done))
+        self.finish(CloseCode.DONE, "done")
+
+    def fail(self, refusal: RefusalError) -> None:
+        """Queue why the connection ends and close after it."""
+        self.put(pack(as_report(refusal)))
+        self.finish(refusal.close_code, refusal.close_reason)
 
     def put_backlog(self, messages: Iterable[bytes]) -> None:
         """Queue messages in front of everything put later, outside the bound."""
@@ -93,7 +125,7 @@ class Outbox:
             return
         self.put(packed)
 
-    def finish(self, code: CloseCode, reason: str) -> None:
+    def finish(self, code: int, reason: str) -> None:
         """Close the connection once everything queued is sent; the first call counts."""
         if self._ending is None:
             self._ending = (code, reason)
@@ -133,7 +165,7 @@ class Outbox:
             return packed
         return None
 
-    async def _close(self, code: CloseCode, reason: str) -> None:
+    async def _close(self, code: int, reason: str) -> None:
         # close() of the library first drains the write buffer, outside its own time limit.
         async with deadline(self._clock, CLOSE_TIMEOUT_S):
             await self._wire.close(code, reason)

@@ -38,9 +38,10 @@ class RefusalError(AudioKVError):
         message: What is wrong, naming the input.
         remedy: What the client can do about it.
         retry_after_s: Seconds after which trying again may succeed, or None.
+        close_reason: Reason of the close; by default the code.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what every refusal says, and two that few need
         self,
         close_code: CloseCode,
         code: str,
@@ -48,10 +49,12 @@ class RefusalError(AudioKVError):
         remedy: str,
         *,
         retry_after_s: float | None = None,
+        close_reason: str = "",
     ) -> None:
         super().__init__(code, message, remedy)
         self.close_code = close_code
         self.retry_after_s = retry_after_s
+        self.close_reason = close_reason or code
 
 
 def internal_refusal() -> RefusalError:

@@ -12,11 +12,13 @@ class SentCaption:
 
     Attributes:
         seq: Number of the caption.
+        segment: Number of its segment.
         is_final: Whether it closed its segment.
         packed: The encoded message.
     """
 
     seq: int
+    segment: int
     is_final: bool
     packed: bytes
 
@@ -65,8 +67,10 @@ class ReplayBuffer:
         return [c.packed for kept in (self._finals, self._recent) for c in kept if c.seq > seq]
 
     def for_newcomer(self) -> list[bytes]:
-        """Return the finals kept and, when a segment is open, its latest partial, in order."""
-        messages = [c.packed for kept in (self._finals, self._recent) for c in kept if c.is_final]
-        if self._recent and not self._recent[-1].is_final:
-            messages.append(self._recent[-1].packed)
-        return messages
+        """Return the finals kept and the latest partial of each open segment, in order.
+
+        More than one is open where the channels of a call are captioned apart.
+        """
+        latest = {caption.segment: caption.seq for caption in self._recent}
+        recent = [c for c in self._recent if c.is_final or latest[c.segment] == c.seq]
+        return [c.packed for kept in (self._finals, recent) for c in kept]

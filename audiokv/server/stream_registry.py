@@ -10,15 +10,23 @@ from typing import TYPE_CHECKING
 
 from audiokv.models.base import StreamOptions
 from audiokv.server.live_stream import LiveStream, StreamRequest
-from audiokv.server.refusals import CloseCode, RefusalError
+from audiokv.server.stream_refusals import (
+    full,
+    gave_way,
+    unknown_resume,
+    unknown_stream,
+)
+from audiokv.streaming.channels import check_labels
 from audiokv.streaming.errors import MessageError
 from audiokv.streaming.messages import AUTO_LANGUAGE, Limits, Ready
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from audiokv.models.base import RecognizerInfo
     from audiokv.server.clock import Clock, Timer
     from audiokv.server.config import ServerConfig
-    from audiokv.server.outbox import Outbox
+    from audiokv.server.hub import Listener
     from audiokv.server.sessions import OpenSession
     from audiokv.server.worker import Worker
     from audiokv.streaming.messages import Resume, Start, Update
@@ -26,7 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROFILES = ("default",)
-RETRY_AFTER_S = 10.0
 # A stream without its source gives way to a new one only after this time.
 MIN_AWAY_S = 10.0
 # Streams that are over and wait for their source to fetch the end, for each that may run.
@@ -57,7 +64,7 @@ class StreamRegistry:
         config: The server's settings.
         info: What the recogniser can do.
         worker: Runs the streams.
-        open_session: Makes the session of a stream.
+        open_session: Makes the sessions of a stream's channels.
         clock: The server's clock.
     """
 
@@ -77,6 +84,7 @@ class StreamRegistry:
         self._clock = clock
         self._by_name: dict[str, _Entry] = {}
         self._by_token: dict[str, _Entry] = {}
+        self._followers: list[Callable[[LiveStream], Listener]] = []
 
     @property
     def n_streams(self) -> int:
@@ -129,8 +137,27 @@ class StreamRegistry:
         prompt = known.prompt if wishes.prompt is None else wishes.prompt
         return StreamOptions(language=language, prompt=prompt, profile=profile)
 
-    def open(self, start: Start, outbox: Outbox) -> LiveStream:
+    def follow(self, open_listener: Callable[[LiveStream], Listener]) -> None:
+        """Hear all streams that open from now on: each is announced by asking for its listener.
+
+        This is the way for a publisher or a store. It hears what a viewer hears, from the stream's
+        first event to `Listener.end` or `Listener.fail`, and does not count as a viewer.
+
+        Args:
+            open_listener: Returns the listener of a stream; called on the event loop as the stream
+                opens, when its name, format, options and metadata are known. It must not raise.
+        """
+        self._followers.append(open_listener)
+
+    def open(
+        self, start: Start, outbox: Listener, metadata: Mapping[str, str] | None = None
+    ) -> LiveStream:
         """Begin a stream with a connection as its source.
+
+        Args:
+            start: What the source wishes.
+            outbox: Hears what the stream says.
+            metadata: What the source's protocol says about it.
 
         Raises:
             AudioFormatError: The audio cannot be decoded.
@@ -138,24 +165,27 @@ class StreamRegistry:
             RefusalError: The server is full.
         """
         fmt = start.audio_format()
-        _check_labels(start)
+        check_labels(start.channel_labels, start.channels)
         options = self.options_of(start, StreamOptions())
         self._make_room()
         name = f"s-{secrets.token_hex(8)}"
         stream = LiveStream(
-            StreamRequest(name, fmt, options),
+            StreamRequest(name, fmt, options, metadata or {}),
             worker=self._worker,
-            open_session=partial(self._open_session, fmt, options),
+            open_session=partial(self._open_session, fmt, options, start.channel_labels),
             clock=self._clock,
             on_over=self._on_over,
         )
         entry = _Entry(stream, f"r-{secrets.token_urlsafe(24)}")
         self._by_name[name] = self._by_token[entry.resume_token] = entry
         stream.hub.attach_source(outbox, self._ready(entry, is_resumed=False), 0)
+        for open_listener in self._followers:
+            ready = self._ready(entry, is_resumed=False, is_viewer=True)
+            stream.hub.attach_follower(open_listener(stream), ready)
         logger.info("stream %s opened, %d of %d", name, self.n_streams, self._config.max_streams)
         return stream
 
-    def resume(self, start: Start, resume: Resume, outbox: Outbox) -> LiveStream:
+    def resume(self, start: Start, resume: Resume, outbox: Listener) -> LiveStream:
         """Make a connection the source of an earlier stream; an older connection is closed.
 
         Raises:
@@ -165,12 +195,7 @@ class StreamRegistry:
         """
         entry = self._by_token.get(resume.token)
         if entry is None:
-            raise RefusalError(
-                CloseCode.BAD_MESSAGE,
-                "unknown_resume",
-                "No stream can be resumed with this token; its time may be over.",
-                "Start a new stream.",
-            )
+            raise unknown_resume()
         stream = entry.stream
         if start.audio_format() != stream.fmt:
             raise MessageError(
@@ -191,7 +216,7 @@ class StreamRegistry:
         logger.info("stream %s resumed at %d ms", stream.name, stream.received_ms)
         return stream
 
-    def watch(self, name: str, outbox: Outbox) -> LiveStream:
+    def watch(self, name: str, outbox: Listener) -> LiveStream:
         """Add a viewer to a stream.
 
         Raises:
@@ -199,20 +224,15 @@ class StreamRegistry:
         """
         entry = self._by_name.get(name)
         if entry is None:
-            raise RefusalError(
-                CloseCode.BAD_MESSAGE,
-                "unknown_stream",
-                f"There is no stream {name[:40]!r}.",
-                "Use the stream named in the source's ready message, while it lasts.",
-            )
+            raise unknown_stream(name)
         hub = entry.stream.hub
         if hub.n_viewers >= self._config.max_viewers:
-            raise _full("too_many_viewers", f"The stream has {hub.n_viewers} viewers already.")
+            raise full("too_many_viewers", f"The stream has {hub.n_viewers} viewers already.")
         hub.attach_viewer(outbox, self._ready(entry, is_resumed=False, is_viewer=True))
         return entry.stream
 
     def leave(
-        self, stream: LiveStream, outbox: Outbox, *, is_delivered: bool, is_at_fault: bool = False
+        self, stream: LiveStream, outbox: Listener, *, is_delivered: bool, is_at_fault: bool = False
     ) -> None:
         """Note that a source's connection is gone.
 
@@ -237,6 +257,17 @@ class StreamRegistry:
             self._config.resume_window_s, partial(self._expire, entry)
         )
 
+    def leave_for_good(self, stream: LiveStream, listener: Listener) -> None:
+        """Note that a source that cannot come back is gone; its viewers hear the rest."""
+        entry = self._by_name.get(stream.name)
+        if entry is None or stream.hub.source is not listener:
+            return
+        stream.hub.detach_source()
+        stream.drop_part()
+        entry.away_since_s = self._clock.now_s()
+        entry.min_away_s = 0.0
+        self._expire(entry)
+
     def close(self) -> None:
         """Drop every stream; the server goes away."""
         for entry in list(self._by_name.values()):
@@ -245,7 +276,7 @@ class StreamRegistry:
 
     def _make_room(self) -> None:
         if self.is_overloaded:
-            raise _full("overloaded", f"The streams here lag by {self.live_lag_ms} ms.")
+            raise full("overloaded", f"The streams here lag by {self.live_lag_ms} ms.")
         n_over = self.n_kept - self.n_streams
         if n_over >= self._config.max_streams * MAX_OVER_PER_STREAM:
             self._remove(next(e for e in self._by_name.values() if e.stream.is_over))
@@ -253,9 +284,9 @@ class StreamRegistry:
             return
         away = [e for e in self._by_name.values() if self._may_give_way(e)]
         if not away:
-            raise _full("full", f"All {self._config.max_streams} streams are taken.")
+            raise full("full", f"All {self._config.max_streams} streams are taken.")
         longest = min(away, key=lambda entry: entry.away_since_s or 0.0)
-        longest.stream.hub.fail(_gave_way())
+        longest.stream.hub.fail(gave_way())
         longest.stream.drop()
         self._remove(longest)
 
@@ -310,28 +341,3 @@ class StreamRegistry:
             resumed=is_resumed,
             received_samples=entry.stream.received_samples,
         )
-
-
-def _check_labels(start: Start) -> None:
-    if start.channel_labels and len(start.channel_labels) != start.channels:
-        raise MessageError(
-            "bad_field",
-            f"{len(start.channel_labels)} channel_labels came for {start.channels} channels.",
-            "Send one label for each channel, or none.",
-        )
-
-
-def _gave_way() -> RefusalError:
-    return RefusalError(
-        CloseCode.FULL, "gave_way", "The stream's source was away and others waited.", ""
-    )
-
-
-def _full(code: str, message: str) -> RefusalError:
-    return RefusalError(
-        CloseCode.FULL,
-        code,
-        message,
-        f"Try again in {RETRY_AFTER_S:.0f} s.",
-        retry_after_s=RETRY_AFTER_S,
-    )

@@ -17,6 +17,12 @@ def pack(message: ServerMessage) -> bytes:
     return encode(message).encode()
 
 
+class Binary(bytes):
+    """Bytes that go out as a binary message; plain bytes are UTF-8 text."""
+
+    __slots__ = ()
+
+
 class Wire(Protocol):
     """A connection to one client."""
 
@@ -36,7 +42,7 @@ class Wire(Protocol):
         """
 
     async def send(self, packed: bytes) -> None:
-        """Send a text message; returns when the connection can take the next.
+        """Send a message, binary if it is `Binary`; returns when the next can be taken.
 
         Raises:
             ConnectionClosed: The connection is gone.
@@ -70,8 +76,8 @@ class WebSocketWire:
         return await self._connection.recv()
 
     async def send(self, packed: bytes) -> None:
-        """Send a text message."""
-        await self._connection.send(packed, text=True)
+        """Send a message, binary if it is `Binary`."""
+        await self._connection.send(packed, text=not isinstance(packed, Binary))
 
     async def close(self, code: int, reason: str) -> None:
         """Close with a closing handshake."""

@@ -8,6 +8,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from audiokv.models.base import StreamOptions
@@ -19,10 +20,10 @@ from audiokv.streaming.errors import AudioKVError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from audiokv.models.base import Recognizer
+    from audiokv.models.base import Hypothesis, Recognizer
     from audiokv.streaming.audio_cache import CacheCounters
     from audiokv.streaming.captions import Event
-    from audiokv.streaming.session import Session
+    from audiokv.streaming.channels import ChannelGroup
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Report:
         processed_ms: Position up to which the stream has been decided.
         is_done: Whether the stream was stopped and has said everything.
         cache: What its audio cache holds; None where that is not bounded or not known.
+        n_finalized: Requests to finalize after which everything was said, since the start.
         failure: Why the stream ended early, or None.
     """
 
@@ -65,6 +67,7 @@ class Report:
     processed_ms: int
     is_done: bool = False
     cache: CacheCounters | None = None
+    n_finalized: int = 0
     failure: RefusalError | None = None
 
 
@@ -73,7 +76,7 @@ class Job:
 
     Args:
         name: Public name of the stream, for the log.
-        open_session: Makes the session; called in the worker thread.
+        open_session: Makes the sessions of its channels; called in the worker thread.
         deliver: Takes reports; called on the event loop.
         live_lag_ms: Tells how far the stream is behind real time; called in the worker thread.
     """
@@ -81,7 +84,7 @@ class Job:
     def __init__(
         self,
         name: str,
-        open_session: Callable[[], Session],
+        open_session: Callable[[], ChannelGroup],
         deliver: Callable[[Report], None],
         live_lag_ms: Callable[[], int],
     ) -> None:
@@ -90,10 +93,26 @@ class Job:
         self.deliver = deliver
         self.live_lag_ms = live_lag_ms
         self.commands: list[Command] = []  # guarded by the worker's lock
-        self.session: Session | None = None  # this and the rest: worker thread only
+        self.session: ChannelGroup | None = None  # this and the rest: worker thread only
         self.is_over = False
         self.is_waiting = False
         self.reported_ms = 0
+        self.finalize_ms: deque[int] = deque()  # where finalizing was asked for and is not done
+        self.n_finalized = 0
+
+    def count_finalized(self, session: ChannelGroup) -> int:
+        """Return for how many requests to finalize everything was said; call after ``prepare``.
+
+        A closing step keeps the position where finalizing was asked for, so past it, or at it
+        without a step due, all is said.
+        """
+        at_ms = session.processed_ms - session.is_step_due
+        n_before = len(self.finalize_ms)
+        while self.finalize_ms and self.finalize_ms[0] <= at_ms:
+            self.finalize_ms.popleft()
+        n_new = n_before - len(self.finalize_ms)
+        self.n_finalized += n_new
+        return n_new
 
     @property
     def n_pending(self) -> int:
@@ -104,13 +123,14 @@ class Job:
 class Worker:
     """Runs due recognition steps in the order in which they became due.
 
-    A stream has at most one step waiting, so a sender far ahead of real time cannot keep live ones
-    waiting for longer than one step. An error inside a session ends that session only.
+    A stream has at most one step waiting (one a channel, taken together), so a sender far ahead of
+    real time cannot keep live ones waiting for longer than one step. An error inside a session
+    ends its stream only.
 
     Args:
         recognizer: The loaded model.
         call_soon: Runs a function on the event loop; may be called from any thread.
-        max_batch: Streams recognised in one call.
+        max_batch: Streams recognised in one call, each with all channels that are due.
     """
 
     def __init__(
@@ -201,11 +221,13 @@ class Worker:
         with self._contained(job):
             if job.session is None:
                 job.session = job.open_session()
-            job.session.lag_ms = job.live_lag_ms()
-            for command in _effective(commands):
+            job.session.be_late(job.live_lag_ms())
+            for command in commands:
                 if command is Request.DROP:
                     self._end(job)
                     return
+                if command is Request.FINALIZE:
+                    job.finalize_ms.append(job.session.received_ms)
                 _obey(job.session, command)
             events = job.session.prepare()
             self._settle(job, job.session, events, n_commands=len(commands))
@@ -214,9 +236,11 @@ class Worker:
         if not batch:
             return
         sessions = [job.session for job in batch if job.session is not None]
+        streams = [session.due for session in sessions]
         try:
-            hypotheses = self._recognizer.decode([session.stream for session in sessions])
-            results = list(zip(batch, sessions, hypotheses, strict=True))
+            hypotheses = self._recognizer.decode([stream for due in streams for stream in due])
+            parts = _parts(hypotheses, [len(due) for due in streams])
+            results = list(zip(batch, sessions, parts, strict=True))
         except Exception as error:  # noqa: BLE001  the boundary of a session
             if len(batch) > 1:
                 # Only the stream at fault may end: find it by running each alone.
@@ -226,16 +250,16 @@ class Worker:
             self._fail(batch[0], internal_refusal())
             log_failure(logger, f"stream {batch[0].name}", error)
             return
-        for job, session, hypothesis in results:
+        for job, session, part in results:
             with self._contained(job):
-                session.lag_ms = job.live_lag_ms()
-                events = session.apply(hypothesis)
+                session.be_late(job.live_lag_ms())
+                events = session.apply(part)
                 events += session.prepare()
                 self._settle(job, session, events)
                 session.rest()
 
     def _settle(
-        self, job: Job, session: Session, events: Sequence[Event], *, n_commands: int = 0
+        self, job: Job, session: ChannelGroup, events: Sequence[Event], *, n_commands: int = 0
     ) -> None:
         """Queue the next step and report what is worth it."""
         if session.is_step_due and not job.is_waiting:
@@ -243,13 +267,17 @@ class Worker:
             self._waiting.append(job)
         processed_ms, is_done = session.processed_ms, session.is_done
         cache = session.cache_counters
+        has_finalized = job.count_finalized(session) > 0
         if is_done:
             self._end(job)
-        has_moved = processed_ms - job.reported_ms >= REPORT_EVERY_MS
+        has_moved = processed_ms - job.reported_ms >= REPORT_EVERY_MS or has_finalized
         if events or is_done or has_moved or n_commands >= REPORT_EVERY_COMMANDS:
             job.reported_ms = processed_ms
             news = tuple(Said(event, pack(event)) for event in events)
-            self._post(job, Report(news, processed_ms, is_done=is_done, cache=cache))
+            report = Report(
+                news, processed_ms, is_done=is_done, cache=cache, n_finalized=job.n_finalized
+            )
+            self._post(job, report)
 
     def _fail(self, job: Job, refusal: RefusalError) -> None:
         self._end(job)
@@ -264,15 +292,19 @@ class Worker:
             self._call_soon(job.deliver, report)
 
 
-def _effective(commands: Sequence[Command]) -> Iterator[Command]:
-    """Leave out options that others follow: they would be replaced before the next step."""
-    latest = max((i for i, c in enumerate(commands) if isinstance(c, StreamOptions)), default=None)
-    for i, command in enumerate(commands):
-        if i == latest or not isinstance(command, StreamOptions):
-            yield command
+def _parts(results: Sequence[Hypothesis], lengths: Sequence[int]) -> list[Sequence[Hypothesis]]:
+    """Cut results into consecutive parts.
+
+    Raises:
+        ValueError: There are more or fewer than the parts take.
+    """
+    if len(results) != sum(lengths):
+        raise ValueError(f"{len(results)} results came for {sum(lengths)} streams")
+    ends = list(accumulate(lengths))
+    return [results[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
 
-def _obey(session: Session, command: Command) -> None:
+def _obey(session: ChannelGroup, command: Command) -> None:
     match command:
         case bytes():
             session.push(command)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from audiokv.streaming.policy.marks import Pool
+from audiokv.streaming.policy.departures import Standing
+from audiokv.streaming.policy.marks import Pool, Reason
 from audiokv.streaming.policy.registry import policy_by_name
 
 if TYPE_CHECKING:
+    from audiokv.streaming.policy.dialect import DialectPrior
     from audiokv.streaming.policy.driver import PolicyDriver
 
 
@@ -19,6 +21,7 @@ class CacheOptions:
     Attributes:
         budget_slots: Audio slots a stream may hold, or None for all of its window.
         policy: Name of the policy that chooses what leaves.
+        prior: Dialect prior on the scores of slots, or None.
 
     Raises:
         ConfigError: There is no policy of that name.
@@ -27,6 +30,7 @@ class CacheOptions:
 
     budget_slots: int | None = None
     policy: str = "audiokv"
+    prior: DialectPrior | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be kept."""
@@ -60,6 +64,38 @@ class Evictions:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftSlots:
+    """Slots that left since the stream began, by reason.
+
+    Attributes:
+        forced: Over the budget on the way to a caption.
+        ahead: To make room before it was needed.
+        expired: Their audio is no longer part of the recogniser's window.
+        shared: Silence that shares another slot.
+    """
+
+    forced: int
+    ahead: int
+    expired: int
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSlots:
+    """What the forced and those ahead of need were when the policy chose them.
+
+    Attributes:
+        committed: Their words were final.
+        silence: Nobody spoke in them.
+        speech: Their words could still change.
+    """
+
+    committed: int
+    silence: int
+    speech: int
+
+
+@dataclass(frozen=True, slots=True)
 class CacheCounters:
     """The state of one stream's audio cache; field names are the names on the wire.
 
@@ -71,6 +107,9 @@ class CacheCounters:
         pools: Held slots by pool; they sum to ``held_slots``.
         n_evictions: How often room was made.
         held_bytes: Bytes of the keys and values of the held slots.
+        left_slots: Why slots left; sums to ``seen_slots - held_slots``.
+        chosen_slots: What they were, where the policy had a choice; sums to the forced and those
+            ahead of need.
     """
 
     policy: str
@@ -80,6 +119,8 @@ class CacheCounters:
     pools: PoolSlots
     n_evictions: Evictions
     held_bytes: int
+    left_slots: LeftSlots
+    chosen_slots: ChosenSlots
 
 
 def count_cache(driver: PolicyDriver, slot_bytes: int) -> CacheCounters:
@@ -90,7 +131,8 @@ def count_cache(driver: PolicyDriver, slot_bytes: int) -> CacheCounters:
         slot_bytes: Bytes of the keys and values of one slot in all layers.
     """
     ledger, counts = driver.ledger.counts(), driver.counts
-    pools = ledger.held_by_pool
+    pools, chosen = ledger.held_by_pool, ledger.chosen
+    left = {why: sum(ledger.evicted[why, pool] for pool in Pool) for why in Reason}
     return CacheCounters(
         policy=driver.policy.name,
         seen_slots=ledger.seen,
@@ -99,4 +141,15 @@ def count_cache(driver: PolicyDriver, slot_bytes: int) -> CacheCounters:
         pools=PoolSlots(pools[Pool.BASE], pools[Pool.BUFFER], pools[Pool.RESERVE]),
         n_evictions=Evictions(counts.n_hot, counts.n_between_steps, counts.n_in_pauses),
         held_bytes=ledger.held * slot_bytes,
+        left_slots=LeftSlots(
+            forced=left[Reason.FORCED],
+            ahead=left[Reason.AHEAD],
+            expired=left[Reason.EXPIRED],
+            shared=left[Reason.SHARED],
+        ),
+        chosen_slots=ChosenSlots(
+            committed=chosen[Standing.COMMITTED],
+            silence=chosen[Standing.SILENCE],
+            speech=chosen[Standing.SPEECH],
+        ),
     )

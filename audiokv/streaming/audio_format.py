@@ -24,6 +24,13 @@ class Encoding(StrEnum):
     ALAW = "alaw"
 
 
+# The byte of which a silent sample consists.
+SILENCE_BYTE = {
+    Encoding.PCM_S16LE: b"\x00",
+    Encoding.PCM_F32LE: b"\x00",
+    Encoding.MULAW: b"\xff",
+    Encoding.ALAW: b"\xd5",
+}
 SAMPLE_BYTES = {Encoding.PCM_S16LE: 2, Encoding.PCM_F32LE: 4, Encoding.MULAW: 1, Encoding.ALAW: 1}
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields as fields_of
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
-from audiokv.streaming.audio_cache import CacheCounters, Evictions, PoolSlots
+from audiokv.streaming.cache_message import read_counters
 from audiokv.streaming.captions import Caption, Notice, SpeechChange, Word
 from audiokv.streaming.errors import MessageError
 from audiokv.streaming.message_fields import Fields, parse_object, shown
@@ -209,30 +210,8 @@ def _progress(fields: Fields) -> Progress:
         received_samples=fields.whole("received_samples"),
         processed_ms=fields.whole("processed_ms"),
         lag_ms=fields.whole("lag_ms"),
-        cache=_cache(fields.optional_nested("cache")),
+        cache=read_counters(fields.optional_nested("cache")),
     )
-
-
-def _cache(fields: Fields | None) -> CacheCounters | None:
-    if fields is None:
-        return None
-    pools, evictions = fields.nested("pools"), fields.nested("n_evictions")
-    cache = CacheCounters(
-        policy=fields.text("policy", max_chars=_MAX_NAME_CHARS),
-        seen_slots=fields.whole("seen_slots"),
-        held_slots=fields.whole("held_slots"),
-        budget_slots=fields.whole("budget_slots"),
-        pools=PoolSlots(pools.whole("base"), pools.whole("buffer"), pools.whole("reserve")),
-        n_evictions=Evictions(
-            evictions.whole("hot"),
-            evictions.whole("between_steps"),
-            evictions.whole("in_pauses"),
-        ),
-        held_bytes=fields.whole("held_bytes"),
-    )
-    for part in (pools, evictions, fields):
-        part.finish()
-    return cache
 
 
 def _notice(fields: Fields) -> Notice:
@@ -271,7 +250,6 @@ _SERVER_READERS: dict[str, Callable[[Fields], ServerMessage]] = {
 }
 
 
-_NESTED = (Limits, Resume, CacheCounters, PoolSlots, Evictions)
 _KINDS: dict[type, str] = {
     Start: "start",
     Update: "update",
@@ -306,10 +284,14 @@ def _present_fields(message: DataclassInstance) -> dict[str, object]:
     """Return the fields that are set; field names are the names on the wire."""
     values = {field.name: getattr(message, field.name) for field in fields_of(message)}
     return {
-        name: _present_fields(value) if isinstance(value, _NESTED) else value
+        name: _present_fields(value) if _is_object(value) else value
         for name, value in values.items()
         if value is not None
     }
+
+
+def _is_object(value: object) -> TypeGuard[DataclassInstance]:
+    return is_dataclass(value)
 
 
 def _caption_to_wire(caption: Caption) -> dict[str, object]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from audiokv.streaming.audio_format import FRAME_MS, FRAME_SAMPLES, SAMPLE_RATE_HZ
 from audiokv.streaming.captions import Notice, SpeechChange
 from audiokv.streaming.framer import Framer
+from audiokv.streaming.intake import Ask, Intake
 from audiokv.streaming.segment import Segment
 from audiokv.streaming.session_options import SessionOptions
+from audiokv.streaming.speakers import FixedSpeaker
 from audiokv.streaming.stabilizer import AlignedCommit, LocalAgreement, TailView
 from audiokv.streaming.tape import Tape
 from audiokv.streaming.voice_activity import VoiceActivity
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
     from audiokv.streaming.audio_cache import CacheCounters
     from audiokv.streaming.audio_format import AudioFormat
     from audiokv.streaming.captions import Event, Word
+    from audiokv.streaming.intake import Request
+    from audiokv.streaming.speakers import SpeakerSource
     from audiokv.streaming.voice_activity import VoiceDetector
 
-_SAMPLES_PER_MS = SAMPLE_RATE_HZ // 1000
 _MAX_MERGED_MS = 4000  # longest step of a session that is late; the tape must hold it
 
 
@@ -51,9 +53,10 @@ class Session:
         info: What the recogniser can do.
         detector: Voice detector with its own state.
         options: Timing.
+        speaker: Tells who speaks; by default it is not known.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  its parts, each by name
         self,
         *,
         fmt: AudioFormat,
@@ -61,8 +64,10 @@ class Session:
         info: RecognizerInfo,
         detector: VoiceDetector,
         options: SessionOptions | None = None,
+        speaker: SpeakerSource | None = None,
     ) -> None:
         self.stream = stream
+        self._speaker = speaker or FixedSpeaker()
         self._options = options or SessionOptions()
         self._framer = Framer(fmt)
         self._voice = VoiceActivity(detector, self._options.voice)
@@ -71,9 +76,7 @@ class Session:
         kept_ms = max(self._options.context_gap_ms, self._options.restart_ms)
         longest_step_ms = max(self._options.step_ms, _MAX_MERGED_MS)
         self._tape = Tape(kept_ms + longest_step_ms + 2 * self._options.pre_roll_ms + 1000)
-        self._queue: list[FloatArray] = []
-        self._queued_samples = 0
-        self._position_ms = 0
+        self._intake = Intake()
         self._fed_ms = -1  # how far the window's audio reaches; -1 without a window
         self._window_ms = 0  # where the window began
         self._segment: Segment | None = None
@@ -87,7 +90,6 @@ class Session:
         self._is_closing = False
         self._begun_at_ms = 0
         self._closed_at_ms = 0
-        self._finalize_ms: list[int] = []
         self._is_stopping = False
         self.is_step_due = False
         self.lag_ms = 0
@@ -100,7 +102,7 @@ class Session:
     @property
     def received_ms(self) -> int:
         """End of the audio taken so far."""
-        return self._position_ms + self._queued_samples // _SAMPLES_PER_MS
+        return self._intake.end_ms
 
     @property
     def processed_ms(self) -> int:
@@ -108,9 +110,13 @@ class Session:
         return self._position_ms
 
     @property
-    def due_at_ms(self) -> int:
-        """Position of the step that is due."""
-        return self._position_ms
+    def _position_ms(self) -> int:
+        return self._intake.position_ms
+
+    @property
+    def can_advance(self) -> bool:
+        """Whether there is something to do before, or without, a step of the recogniser."""
+        return not self.is_step_due and not self._intake.is_empty
 
     @property
     def n_segments(self) -> int:
@@ -120,7 +126,7 @@ class Session:
     @property
     def is_done(self) -> bool:
         """Whether the stream was stopped and everything has been said."""
-        return self._is_stopping and not self.is_step_due and not self._queued_samples
+        return self._is_stopping and not self.is_step_due and self._intake.is_empty
 
     @property
     def cache_counters(self) -> CacheCounters | None:
@@ -133,63 +139,60 @@ class Session:
         Raises:
             AudioFormatError: The samples are broken.
         """
-        self._enqueue(self._framer.push(audio))
+        self._intake.put(self._framer.push(audio))
 
     def finalize(self) -> None:
         """Ask for the open segment to end at the end of the audio pushed so far."""
-        at_ms = self.received_ms
-        if self._finalize_ms[-1:] != [at_ms]:
-            self._finalize_ms.append(at_ms)
+        self._intake.ask(Ask.FINALIZE)
 
     def stop(self) -> None:
         """Ask for the stream to end after the audio pushed so far."""
         if not self._is_stopping:
-            self._enqueue(self._framer.flush())
+            self._intake.put(self._framer.flush())
+            self._intake.ask(Ask.STOP)
             self._is_stopping = True
-            self.finalize()
 
     def update(self, options: StreamOptions) -> None:
-        """Take new wishes of the source from the next step on; there will be one."""
-        self.stream.update(options)
-        self._decoded_ms = -1
+        """Take new wishes of the source, from the end of the audio pushed so far."""
+        self._intake.ask(options)
 
     def rest(self) -> None:
         """Use the time after a step's captions are out; may be left out."""
         self.stream.rest()
-
-    def _enqueue(self, frames: FloatArray) -> None:
-        if frames.size:
-            self._queue.append(frames)
-            self._queued_samples += frames.size
+        self._speaker.rest()
 
     def prepare(self) -> list[Event]:
         """Listen to what was pushed, up to the next recognition step."""
         events: list[Event] = []
-        while not self.is_step_due:
-            if self._finalize_ms and self._position_ms >= self._finalize_ms[0]:
-                self._finalize_ms.pop(0)
-                events += self._end_segment(self._position_ms, must_hear_ms=self._position_ms)
-            elif self._queued_samples:
-                events += self._listen(self._take_frame())
-            else:
-                break
+        while self.can_advance:
+            events += self.advance()
         return events
 
-    def _take_frame(self) -> FloatArray:
-        head = self._queue[0]
-        frame, rest = head[:FRAME_SAMPLES], head[FRAME_SAMPLES:]
-        if rest.size:
-            self._queue[0] = rest
-        else:
-            self._queue.pop(0)
-        self._queued_samples -= frame.size
-        return frame
+    def advance(self) -> list[Event]:
+        """Do one thing that ``can_advance`` tells of: answer a request or hear a frame."""
+        request = self._intake.take_request()
+        return self._listen(self._intake.take_frame()) if request is None else self._obey(request)
+
+    def _obey(self, request: Request) -> list[Event]:
+        now = self._position_ms
+        match request:
+            case Ask.FINALIZE:
+                return self._end_segment(now, must_hear_ms=now)
+            case Ask.STOP:
+                begun = [c.at_ms for c in self._voice.flush() if c.is_on and not self._segment]
+                events = [event for at_ms in begun for event in self._begin_segment(at_ms)]
+                return [*events, *self._end_segment(now, must_hear_ms=now)]
+            case _:
+                self.stream.update(request)
+                self._decoded_ms = -1  # what was heard with the old wishes is not made final
+                return []
 
     def _listen(self, frame: FloatArray) -> list[Event]:
         self._tape.append(frame)
         changes = self._voice.push(frame)
-        self._position_ms += FRAME_MS
         now, options = self._position_ms, self._options
+        if self._voice.is_voice:
+            self._speaker.hear(frame)
         if self._segment is None:
             begun = next((c.at_ms for c in changes if c.is_on), None)
             if begun is None and self._voice.is_voice:
@@ -211,6 +214,7 @@ class Session:
         self._segment = Segment(at_ms)
         self._tail = ()
         self._commit.restart()
+        self._speaker.begin()
         self._view = TailView(options.show)
         start_ms = max(at_ms - options.pre_roll_ms, self._tape.start_ms, 0)
         joins = (
@@ -229,7 +233,8 @@ class Session:
         return [SpeechChange(is_on=True, at_ms=at_ms)]
 
     def _request_step(self) -> None:
-        self.stream.append(self._tape.read(self._fed_ms, self._position_ms))
+        self._speaker.step()
+        self.stream.append(self._tape.read(self._fed_ms, self._position_ms), self._speaker.label)
         self._fed_ms = self._position_ms
         self.is_step_due = True
         step_ms = self._options.step_ms
@@ -330,6 +335,7 @@ class Session:
         self, segment: Segment, tail: tuple[Word, ...], *, is_final: bool = False
     ) -> list[Event]:
         self._seq += 1
+        segment.speaker = self._speaker.conclude() if is_final else self._speaker.label
         caption = segment.caption(
             tail,
             seq=self._seq,

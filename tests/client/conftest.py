@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,13 @@ import pytest
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from audiokv.streaming.audio_cache import (
+    CacheCounters,
+    ChosenSlots,
+    Evictions,
+    LeftSlots,
+    PoolSlots,
+)
 from audiokv.streaming.captions import Caption, Word, join_words
 from audiokv.streaming.messages import (
     ClientMessage,
@@ -35,6 +42,17 @@ if TYPE_CHECKING:
 WORD_SAMPLES = 1_600
 WORD_MS = 100
 WORDS_A_SEGMENT = 5
+COUNTERS = CacheCounters(
+    policy="uniform",
+    seen_slots=9,
+    held_slots=5,
+    budget_slots=6,
+    pools=PoolSlots(base=3, buffer=1, reserve=1),
+    n_evictions=Evictions(hot=0, between_steps=2, in_pauses=1),
+    held_bytes=5_120,
+    left_slots=LeftSlots(forced=0, ahead=3, expired=1, shared=0),
+    chosen_slots=ChosenSlots(committed=1, silence=2, speech=0),
+)
 
 
 def speech(n_words: int, first: int = 1) -> bytes:
@@ -121,6 +139,7 @@ class ScriptedServer:
         refusals: Answers for the next connections instead of ``ready``.
         on_message: Called with the number of each message received; may cut or forget.
         is_hearing: Cleared to leave audio unread and unconfirmed.
+        cache: What every progress says about the audio cache.
     """
 
     limits: Limits = field(default_factory=lambda: Limits(65_536, 60.0, 60.0, 10_000))
@@ -131,6 +150,7 @@ class ScriptedServer:
     heard: list[ClientMessage] = field(default_factory=list)
     authorizations: list[str | None] = field(default_factory=list)
     port: int = 0
+    cache: CacheCounters | None = None
 
     def __post_init__(self) -> None:
         self._names = itertools.count()
@@ -182,7 +202,7 @@ class ScriptedServer:
             for caption in stream.captions[n_said:]:
                 await socket.send(encode(caption))
             n_said = len(stream.captions)
-            await socket.send(encode(stream.progress))
+            await socket.send(encode(replace(stream.progress, cache=self.cache)))
             raw = await socket.recv()
             await self.is_hearing.wait()
             self._n_messages += 1

@@ -18,7 +18,7 @@ from audiokv.client.command import add_send_arguments, run_send
 from audiokv.client.file import AudioFile
 from audiokv.streaming.errors import AudioKVError
 from audiokv.streaming.messages import ErrorReport
-from tests.client.conftest import speech
+from tests.client.conftest import COUNTERS, speech
 from tests.client.listening import program
 
 if TYPE_CHECKING:
@@ -69,10 +69,12 @@ async def test_wishes_and_token_reach_the_server(
 ) -> None:
     monkeypatch.setenv("AUDIOKV_TOKEN", "fr0m-env")
     url = ("--url", server.url, "--fast")
-    await send(recording, *url, "--language", "de", "--prompt", "Leichenhalle")
+    named = ("--channel-labels", "Ada")
+    await send(recording, *url, "--language", "de", "--prompt", "Leichenhalle", *named)
     await send(recording, *url, "--token", "0ption")
     assert server.starts[0].language == "de"
     assert server.starts[0].prompt == "Leichenhalle"
+    assert server.starts[0].channel_labels == ("Ada",)
     assert server.starts[0].sample_rate == 16_000
     assert server.authorizations == ["Bearer fr0m-env", "Bearer 0ption"]
 
@@ -91,6 +93,16 @@ async def test_several_recordings_follow_each_other_or_get_their_own_files(
     assert [line["start_ms"] for line in lines] == [0, 500, 700, 1_200]
     assert [line["segment"] for line in lines] == [0, 1, 2, 3]
     assert (folder / "seven.txt").read_text() == (folder / "other.txt").read_text() != ""
+
+
+async def test_the_cache_is_shown_on_request(
+    server: ScriptedServer, recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.cache = COUNTERS
+    assert await send(recording, "--fast", "--url", server.url) == 0
+    assert capsys.readouterr().err == ""
+    assert await send(recording, "--fast", "--url", server.url, "--show-cache") == 0
+    assert "cache 5/6 slots of 9 seen" in capsys.readouterr().err
 
 
 async def test_real_time_is_the_default_and_gives_the_same_text(

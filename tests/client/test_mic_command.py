@@ -19,7 +19,7 @@ from audiokv.client.command import add_mic_arguments, run_mic
 from audiokv.client.mic import SILENT_DEVICE_S
 from audiokv.streaming.errors import AudioKVError
 from audiokv.streaming.messages import ErrorReport
-from tests.client.conftest import WORD_SAMPLES, speech
+from tests.client.conftest import COUNTERS, WORD_SAMPLES, speech
 from tests.client.fake_sounddevice import FakeSounddevice
 from tests.client.listening import program
 
@@ -69,7 +69,10 @@ async def test_ctrl_c_ends_with_the_last_words(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    args = mic_parser.parse_args(["--url", server.url, "--txt", str(tmp_path / "{stem}.txt")])
+    server.cache = COUNTERS
+    args = mic_parser.parse_args(
+        ["--url", server.url, "--show-cache", "--txt", str(tmp_path / "{stem}.txt")]
+    )
     running = asyncio.create_task(command._mic(args))
     await speak(portaudio, server, 7)
     portaudio.record(bytes(320), has_overflow=True)
@@ -78,6 +81,7 @@ async def test_ctrl_c_ends_with_the_last_words(
     assert (tmp_path / "microphone.txt").read_text() == "w1 w2 w3 w4 w5\nw6 w7\n"
     shown = capsys.readouterr()
     assert shown.out == "w1 w2 w3 w4 w5\nw6 w7\n"
+    assert "cache 5/6 slots of 9 seen" in shown.err
     assert "Listening" in shown.err
     assert "lost audio 1 times" in shown.err
     assert portaudio.deeds == ["start", "stop", "close"]

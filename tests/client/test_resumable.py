@@ -9,7 +9,13 @@ import pytest
 from audiokv.client.events import EventQueue
 from audiokv.client.resumable import ResumableStream
 from audiokv.client.settings import LinkSettings
-from audiokv.streaming.audio_cache import CacheCounters, Evictions, PoolSlots
+from audiokv.streaming.audio_cache import (
+    CacheCounters,
+    ChosenSlots,
+    Evictions,
+    LeftSlots,
+    PoolSlots,
+)
 from audiokv.streaming.captions import Caption, Notice, SpeechChange, Word
 from audiokv.streaming.messages import (
     Done,
@@ -99,7 +105,17 @@ async def test_progress_makes_room_and_counts_as_success_once(bench: Bench) -> N
     bench.stream.hear(ready())
     bench.stream.append(audio(50))
     await sent_by(bench.stream, 2)
-    cache = CacheCounters("fifo", 2, 1, 1, PoolSlots(0, 1, 0), Evictions(1, 0, 0), 1_024)
+    cache = CacheCounters(
+        "fifo",
+        2,
+        1,
+        1,
+        PoolSlots(0, 1, 0),
+        Evictions(1, 0, 0),
+        1_024,
+        LeftSlots(1, 0, 0, 0),
+        ChosenSlots(0, 0, 1),
+    )
     for _ in range(2):
         bench.stream.hear(Progress(50, 800, 40, 10, cache))
     assert bench.n_successes == 1

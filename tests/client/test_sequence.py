@@ -49,7 +49,7 @@ def test_numbers_and_times_go_on_in_a_new_stream() -> None:
     timeline = Timeline(16_000)
     sequence = CaptionSequence(timeline)
     sequence.accept(caption_of(1, 0, COMMITTED, is_final=True))
-    assert sequence.restart() is None
+    assert sequence.restart() == []
     timeline.restart(3_200)
     placed = sequence.accept(caption_of(1, 0, COMMITTED, is_final=True))
     assert placed is not None
@@ -61,8 +61,7 @@ def test_numbers_and_times_go_on_in_a_new_stream() -> None:
 def test_the_open_segment_is_closed_with_its_committed_words() -> None:
     sequence = CaptionSequence(Timeline(16_000))
     sequence.accept(caption_of(1, 0, COMMITTED, TENTATIVE))
-    closing = sequence.restart()
-    assert closing is not None
+    (closing,) = sequence.restart()
     assert closing.is_final
     assert (closing.seq, closing.segment, closing.revision) == (2, 0, 1)
     assert (closing.text, closing.words, closing.end_ms) == ("yes", (COMMITTED,), 200)
@@ -74,8 +73,7 @@ def test_the_open_segment_is_closed_with_its_committed_words() -> None:
 def test_tentative_words_alone_are_taken_back() -> None:
     sequence = CaptionSequence(Timeline(16_000))
     sequence.accept(caption_of(1, 0, TENTATIVE))
-    closing = sequence.restart()
-    assert closing is not None
+    (closing,) = sequence.restart()
     assert (closing.text, closing.words, closing.is_final) == ("", (), True)
     assert closing.start_ms == closing.end_ms == 250
 
@@ -88,3 +86,31 @@ def test_a_word_that_ends_at_a_jump_is_not_turned_round() -> None:
     assert placed is not None
     assert placed.words[0].start_ms <= placed.words[0].end_ms
     assert placed.start_ms <= placed.end_ms
+
+
+def test_two_channels_have_an_open_segment_each() -> None:
+    sequence = CaptionSequence(Timeline(16_000))
+    other = (Word("no", 150, 180, 0.9, is_final=True), Word("way", 200, 290, 0.5))
+    sequence.accept(caption_of(1, 0, COMMITTED, TENTATIVE))
+    sequence.accept(caption_of(2, 1, *other))
+    assert sequence.committed_ms == 200  # never back
+    late = Word("late", 600, 900, 0.9, is_final=True)
+    sequence.accept(caption_of(3, 0, COMMITTED, late, is_final=True))
+    assert sequence.committed_ms == 200  # the other channel would lose what follows 180 ms
+    sequence.accept(caption_of(4, 2, Word("so", 950, 990, 0.5)))
+    closing = sequence.restart()
+    assert [(c.seq, c.segment, c.text) for c in closing] == [(5, 1, "no"), (6, 2, "")]
+    placed = sequence.accept(caption_of(1, 0, COMMITTED))
+    assert placed is not None
+    assert (placed.seq, placed.segment) == (7, 3)
+
+
+def test_what_both_channels_have_committed_is_committed() -> None:
+    sequence = CaptionSequence(Timeline(16_000))
+    sequence.accept(caption_of(1, 0, TENTATIVE))
+    sequence.accept(caption_of(2, 1, COMMITTED, Word("x", 500, 600, 0.9, is_final=True)))
+    assert sequence.committed_ms == 0
+    sequence.accept(caption_of(3, 0, replace(TENTATIVE, is_final=True), is_final=True))
+    assert sequence.committed_ms == 400
+    sequence.accept(caption_of(4, 1, Word("x", 500, 600, 0.9, is_final=True), is_final=True))
+    assert sequence.committed_ms == 600

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from audiokv.client.cache_line import NOTHING_BOUND, CacheLine
 from audiokv.client.terminal import Line, LiveView, PlainView, open_view, roll_up
 from audiokv.streaming.captions import Caption, Notice, Word, join_words
 from audiokv.streaming.line_breaking import display_columns
+from tests.client.conftest import COUNTERS
 
 
 def words_of(committed: str, tentative: str = "") -> tuple[Word, ...]:
@@ -61,7 +63,7 @@ class FakeTime:
 class Screen:
     """A live view on a pretended terminal of forty columns."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache_line: CacheLine | None = None) -> None:
         self.out = io.StringIO()
         self.time = FakeTime()
         console = Console(
@@ -73,7 +75,7 @@ class Screen:
             highlight=False,
             legacy_windows=False,
         )
-        self.view = LiveView(console, self.time)
+        self.view = LiveView(console, self.time, cache_line)
 
     def drawn(self) -> str:
         text = self.out.getvalue()
@@ -181,6 +183,53 @@ def test_the_bar_goes_to_the_error_output_when_that_is_a_terminal() -> None:
 def test_a_terminal_gets_the_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(out, "isatty", lambda: True)
-    view = open_view(out, io.StringIO())
+    view = open_view(out, io.StringIO(), CacheLine())
     assert isinstance(view, LiveView)
+    view.cache(None)
+    view.notice(Notice("x", "The server vanished."))
     view.close()
+    assert NOTHING_BOUND in out.getvalue()
+
+
+def test_the_line_about_the_cache_has_its_place_from_the_start() -> None:
+    screen = Screen(CacheLine())
+    assert screen.drawn().count("\n") == 3 - 1
+    for counters, shown in (
+        (None, NOTHING_BOUND[:39]),
+        (COUNTERS, "cache 5/6 slots of 9 seen, 5.1 kB"),
+    ):
+        screen.time.now_s += 1
+        screen.view.cache(counters)
+        drawn = screen.drawn()
+        assert shown in drawn
+        assert drawn.count("\n") == 3 - 1
+    screen.time.now_s += 1
+    screen.view.caption(caption_of(words_of("He hoped.")))
+    assert "cache 5/6" in screen.drawn()
+
+
+def test_nobody_is_told_about_the_cache_unasked(screen: Screen) -> None:
+    screen.time.now_s += 1
+    screen.drawn()
+    screen.view.cache(COUNTERS)
+    assert screen.drawn() == ""
+    errors = io.StringIO()
+    view = PlainView(io.StringIO(), Console(file=errors))
+    view.cache(COUNTERS)
+    view.close()
+    assert errors.getvalue() == ""
+
+
+def test_a_pipe_gets_one_line_about_the_cache_of_each_stream() -> None:
+    out, errors = io.StringIO(), io.StringIO()
+    view = open_view(out, errors, CacheLine())
+    for name in ("a.wav", "b.wav"):
+        view.begin(name, 1_000)
+        view.cache(None)
+        view.cache(COUNTERS)
+    view.close()
+    view.close()
+    line = "cache 5/6 slots of 9 seen, 5.1 kB · 3 base, 1 buffer, 1 reserve · left 4: 3 ahead, "
+    line += "1 expired · they were 1 committed, 2 silence\n"
+    assert errors.getvalue() == line * 2
+    assert out.getvalue() == ""

@@ -18,6 +18,7 @@ from audiokv.models.load import (
 )
 from audiokv.streaming.audio_cache import CacheOptions
 from audiokv.streaming.errors import WeightsError
+from tests.models.gemma3n.conftest import tiny_checkpoint, write_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +106,28 @@ def test_a_pass_leaves_cores_to_the_rest(folder: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("n_cores", "expected"), [(1, 1), (2, 1), (3, 1), (4, 2), (64, 32)])
 def test_half_the_cores_are_used(n_cores: int, expected: int) -> None:
     assert inference_threads(n_cores) == expected
+
+
+def test_a_gemma3n_folder_becomes_a_recogniser(tmp_path: Path) -> None:
+    tiny_checkpoint().save_pretrained(tmp_path)
+    write_tokenizer(tmp_path)
+    recognizer = load_recognizer(str(tmp_path), CacheOptions(30, "fifo"))
+    assert (recognizer.info.name, recognizer.info.slot_ms) == (str(tmp_path), 160)
+    stream = recognizer.open_stream(StreamOptions("en"))
+    stream.open(0)
+    stream.append(np.zeros(3200, dtype=np.float32))
+    recognizer.decode([stream])
+    counters = stream.cache_counters()
+    assert counters is not None
+    assert (counters.budget_slots, counters.policy) == (30, "fifo")
+
+
+def test_a_broken_gemma3n_folder_is_named(tmp_path: Path) -> None:
+    tiny_checkpoint().save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("nothing")
+    error = refused(tmp_path)
+    assert error.code == "weights_corrupt"
+    assert "tokenizer.json" in error.message
 
 
 @pytest.mark.parametrize("kind", ["wav2vec2", None])

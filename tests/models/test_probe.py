@@ -114,3 +114,9 @@ def test_at_least_one_query_is_asked_and_the_aggregation_is_known() -> None:
         AttentionProbe(n_queries=0)
     with pytest.raises(ValueError, match="median"):
         AttentionProbe(readers="median")
+
+
+def test_what_is_measured_holds_no_gradient() -> None:
+    probe = AttentionProbe()
+    probe.observe(0, torch.rand(1, 2, 3, 4, requires_grad=True))
+    assert not probe.take()[0].requires_grad

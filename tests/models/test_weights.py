@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import huggingface_hub
@@ -13,6 +14,7 @@ import pytest
 import samplerate
 import soundfile
 import torch
+from huggingface_hub.errors import GatedRepoError
 from safetensors.numpy import load_file
 from transformers import WhisperForConditionalGeneration, WhisperProcessor
 
@@ -263,6 +265,19 @@ def test_a_hub_name_is_fetched(local_model: Path, monkeypatch: pytest.MonkeyPatc
     files = resolve_model("openai/whisper-small")
     assert (files.name, files.folder) == ("openai/whisper-small", local_model)
     assert asked == [("openai/whisper-small", True)]
+
+
+def test_a_gated_model_says_where_to_accept_its_licence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        response: Any = SimpleNamespace(headers={}, request=None)
+        raise GatedRepoError("no access", response=response)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
+    with pytest.raises(WeightsError) as caught:
+        resolve_model("google/gemma-3n-E2B-it")
+    assert caught.value.code == "weights_gated"
+    assert "https://huggingface.co/google/gemma-3n-E2B-it" in caught.value.remedy
+    assert "hf auth login" in caught.value.remedy
 
 
 def test_without_a_connection_the_hub_is_an_error_with_a_way_out(

@@ -13,7 +13,13 @@ import numpy as np
 from websockets.exceptions import ConnectionClosedError
 
 from audiokv.models.base import Hypothesis, RecognizerInfo, StreamOptions
-from audiokv.streaming.audio_cache import CacheCounters, Evictions, PoolSlots
+from audiokv.streaming.audio_cache import (
+    CacheCounters,
+    ChosenSlots,
+    Evictions,
+    LeftSlots,
+    PoolSlots,
+)
 from audiokv.streaming.audio_format import AudioFormat
 from audiokv.streaming.captions import Caption, Event, Word
 from audiokv.streaming.session import Session
@@ -44,6 +50,8 @@ COUNTERS = CacheCounters(
     pools=PoolSlots(60, 25, 5),
     n_evictions=Evictions(1, 20, 3),
     held_bytes=552_960,
+    left_slots=LeftSlots(forced=4, ahead=500, expired=106, shared=0),
+    chosen_slots=ChosenSlots(committed=400, silence=80, speech=24),
 )
 
 
@@ -68,7 +76,7 @@ class ScriptedStream:
     def begin_segment(self, at_ms: int) -> None:
         pass
 
-    def append(self, samples: FloatArray) -> None:
+    def append(self, samples: FloatArray, speaker: str | None = None) -> None:
         self.audio = np.concatenate([self.audio, samples])
 
     def commit(self, n_words: int) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -33,6 +34,10 @@ def refusal_of(who: Credentials, **settings: Any) -> int | None:
     return None
 
 
+def basic(pair: str) -> str:
+    return base64.b64encode(pair.encode()).decode()
+
+
 @pytest.mark.parametrize(
     "who",
     [
@@ -41,6 +46,8 @@ def refusal_of(who: Credentials, **settings: Any) -> int | None:
         client(subprotocols=("audiokv.v1", f"bearer.{TOKEN}")),
         client(subprotocols=("bearer.wrong", f"bearer.{TOKEN}")),
         client(authorization="Bearer wrong", subprotocols=(f"bearer.{TOKEN}",)),
+        client(authorization=f"Basic {basic(f'pbx:{TOKEN}')}"),
+        client(authorization=f"basic  {basic(f':{TOKEN}')} "),
     ],
 )
 def test_the_right_token_opens(who: Credentials) -> None:
@@ -56,6 +63,10 @@ def test_the_right_token_opens(who: Credentials) -> None:
         client(authorization=f"Bearer {TOKEN}x"),
         client(authorization=f"Bearer {TOKEN[:-1]}"),
         client(authorization=f"Basic {TOKEN}"),
+        client(authorization=f"Basic {basic(TOKEN)}"),
+        client(authorization=f"Basic {basic(f'{TOKEN}:pbx')}"),
+        client(authorization="Basic /w=="),
+        client(authorization="Basic ü"),
         client(authorization="Bearer \udcff\xff"),
         client(subprotocols=(TOKEN,)),
         client(subprotocols=("audiokv.v1", f"bearer {TOKEN}")),
@@ -107,9 +118,11 @@ def test_pages_of_other_origins_are_kept_out(
     assert refusal_of(client(origin=origin, host=host), **settings) == expected
 
 
-def test_the_subprotocol_is_ours_or_none() -> None:
+def test_the_subprotocol_is_ours_or_one_of_the_route_or_none() -> None:
     offered = offered_subprotocols(["audiokv.v1, bearer.x", "media"])
     assert offered == ("audiokv.v1", "bearer.x", "media")
     assert choose_subprotocol(offered) == "audiokv.v1"
     assert choose_subprotocol(("media",)) is None
+    assert choose_subprotocol(("media", "token"), ("token", "media")) == "token"
+    assert choose_subprotocol(("audiokv.v1",), ("media",)) is None
     assert choose_subprotocol(offered_subprotocols([" , "])) is None

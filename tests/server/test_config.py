@@ -4,10 +4,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from audiokv.server.config import ServerConfig
 from audiokv.streaming.errors import ConfigError
+from audiokv.streaming.policy.dialect import DialectPrior
 
 
 def code_of(**settings: Any) -> str:
@@ -75,6 +77,29 @@ def test_the_bound_of_the_audio_cache_is_passed_on() -> None:
     assert (options.budget_slots, options.policy) == (120, "uniform")
 
 
+def test_a_dialect_needs_a_budget_to_weigh() -> None:
+    assert code_of(dialect="scots") == "unused_dialect"
+    assert code_of(dialect="scots", audio_budget_slots=120, policy="fifo") == "unused_dialect"
+    config = ServerConfig(dialect="scots", audio_budget_slots=120)
+    prior = DialectPrior("scots", np.eye(1, 20), np.ones(1))
+    assert config.cache_options(prior).prior is prior
+    assert config.cache_options().prior is None
+
+
 def test_session_timing_is_passed_on() -> None:
     options = ServerConfig(step_ms=160, pause_ms=700, max_lag_ms=9_000).session_options()
     assert (options.step_ms, options.pause_ms, options.max_lag_ms) == (160, 700, 9_000)
+
+
+@pytest.mark.parametrize("setting", ["wyoming_port", "audiosocket_port"])
+def test_a_port_without_a_token_needs_a_word_beyond_this_machine(setting: str) -> None:
+    port: dict[str, Any] = {setting: 0}
+    open_host: dict[str, Any] = {"host": "0.0.0.0", "token": "correct-horse"}  # noqa: S104  not bound
+    assert code_of(**open_host, **port) == "open_to_all"
+    assert ServerConfig(**open_host, **port, allow_anonymous=True).token
+    assert getattr(ServerConfig(**port), setting) == 0
+
+
+def test_a_websocket_port_of_its_own_is_guarded_by_the_token() -> None:
+    config = ServerConfig(host="0.0.0.0", token="correct-horse", vosk_port=0)  # noqa: S104, S106  not bound
+    assert config.vosk_port == 0

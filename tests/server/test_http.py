@@ -7,8 +7,9 @@ import pytest
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
-from audiokv.server.http import answer, is_socket_path, is_upgrade, path_of
+from audiokv.server.http import answer, is_socket_path, is_upgrade, path_of, refuse_handshake
 from audiokv.server.pages import Page
+from audiokv.server.refusals import CloseCode, RefusalError
 
 if TYPE_CHECKING:
     from websockets.http11 import Response
@@ -101,3 +102,26 @@ def test_paths_are_compared_without_the_query() -> None:
     assert path_of(Request("/v1/stream?x=/health", Headers())) == "/v1/stream"
     assert is_socket_path("/v1/watch/s-1")
     assert not is_socket_path("/v1/streams")
+
+
+@pytest.mark.parametrize("path", ["/v1/listen", "/v1/realtime", "/v1/listen/x"])
+def test_foreign_protocols_are_socket_paths(path: str) -> None:
+    assert is_socket_path(path)
+    assert ask(path).status_code == 426
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (CloseCode.NOT_AUTHORIZED, 401),
+        (CloseCode.NOT_ALLOWED, 403),
+        (CloseCode.FULL, 503),
+        (CloseCode.BAD_MESSAGE, 403),
+    ],
+)
+def test_a_handshake_is_refused_with_the_status_that_fits(code: CloseCode, status: int) -> None:
+    response = refuse_handshake(RefusalError(code, "x", "What.", "How.", retry_after_s=10))
+    assert response.status_code == status
+    assert response.body == b"What. How.\n"
+    assert response.headers["Retry-After"] == "10"
+    assert "Retry-After" not in refuse_handshake(RefusalError(code, "x", "m", "r")).headers

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,6 +22,9 @@ from audiokv.streaming.messages import (
     decode_server,
 )
 from tests.server.doubles import FakeWire, ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 READY = Ready("s-1", "scripted", ("en",), Limits(65_536, 60, 60, 10_000))
 FIRST = Caption(
@@ -180,3 +184,46 @@ async def test_each_caption_is_kept_as_it_was_sent(kind: str) -> None:
     hub.publish(captions(kind))
     hub.attach_source(source.outbox, READY, 0)
     assert await source.heard() == [READY, replace(FIRST, is_final=kind == "f")]
+
+
+class Follower:
+    """A part of the server that keeps what it hears, as events."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def begin(self, ready: Ready, past: Iterable[bytes]) -> None:
+        self.heard += [ready, *map(bytes.decode, past)]
+
+    def hear(self, said: Said) -> None:
+        self.heard.append(said.event)
+
+    def report(self, progress: Progress) -> None:
+        self.heard.append(progress)
+
+    def end(self, done: Done) -> None:
+        self.heard.append(done)
+
+    def fail(self, refusal: RefusalError) -> None:
+        self.heard.append(refusal.code)
+
+
+def test_a_follower_hears_what_viewers_hear_and_is_none() -> None:
+    hub, follower = Hub(), Follower()
+    hub.attach_follower(follower, READY)
+    change = SpeechChange(is_on=True, at_ms=0)
+    hub.publish(said(change, Notice("c", "m"), FIRST))
+    hub.report(Progress(1, 16, 1, 0))
+    hub.end(DONE)
+    assert follower.heard == [READY, change, FIRST, DONE]
+    assert hub.n_viewers == 0
+
+
+def test_a_follower_hears_that_a_stream_failed() -> None:
+    hub, follower = Hub(), Follower()
+    hub.publish(captions("f"))
+    hub.attach_follower(follower, READY)
+    hub.fail(RefusalError(CloseCode.INTERNAL, "internal", "m", "r"))
+    assert follower.heard[0] == READY
+    assert follower.heard[-1] == "stream_failed"
+    assert len(follower.heard) == 3

@@ -18,7 +18,7 @@ from audiokv.streaming.messages import Done, Limits, Notice, Progress, Ready, de
 from tests.server.doubles import COUNTERS, FakeWire, ManualClock, settle
 
 if TYPE_CHECKING:
-    from audiokv.streaming.session import Session
+    from audiokv.streaming.channels import ChannelGroup
 
 
 class RecordingWorker:
@@ -47,14 +47,14 @@ class Rig:
         self.stream = LiveStream(
             StreamRequest("s-1", fmt or AudioFormat(), StreamOptions()),
             worker=cast("Worker", self.worker),
-            open_session=lambda: cast("Session", None),
+            open_session=lambda: cast("ChannelGroup", None),
             clock=self.clock,
             on_over=self.over.append,
         )
 
     async def heard(self) -> list[object]:
         source = self.stream.hub.source
-        assert source is not None
+        assert isinstance(source, Outbox)
         source.finish(CloseCode.DONE, "done")
         await source.pump()
         return [decode_server(packed.decode()) for packed in self.wire.sent[1:]]
@@ -200,3 +200,83 @@ async def test_a_wrong_rate_is_told_to_the_source() -> None:
         rig.clock._now_s += 0.01
     notices = [message for message in await rig.heard() if isinstance(message, Notice)]
     assert [notice.code for notice in notices] == ["rate_mismatch"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "byte"),
+    [
+        (Encoding.PCM_S16LE, 0),
+        (Encoding.PCM_F32LE, 0),
+        (Encoding.MULAW, 0xFF),
+        (Encoding.ALAW, 0xD5),
+    ],
+)
+async def test_a_gap_is_silence_of_its_length_and_is_told(encoding: Encoding, byte: int) -> None:
+    fmt = AudioFormat(encoding, 8_000, 2)
+    rig = Rig(fmt)
+    rig.attach()
+    rig.stream.accept(bytes(fmt.bytes_per_second + 1))
+    rig.stream.lose(250)
+    rig.stream.accept(b"x" * fmt.frame_bytes)
+    gap = bytes([byte]) * (2_000 * fmt.frame_bytes)
+    assert rig.worker.audio[fmt.bytes_per_second :] == gap + b"x" * fmt.frame_bytes
+    assert rig.stream.received_ms == 1_250
+    (notice,) = await rig.heard()
+    assert isinstance(notice, Notice)
+    assert notice.code == "audio_gap"
+    assert "250 ms" in notice.message
+    assert "1000" in notice.message
+
+
+def test_whoever_finalizes_hears_when_all_was_said() -> None:
+    rig = Rig()
+    heard: list[str] = []
+    rig.stream.finalize(lambda: heard.append("first"))
+    rig.stream.finalize()
+    rig.stream.finalize(lambda: heard.append("third"))
+    assert rig.worker.commands == [Request.FINALIZE] * 3
+    rig.stream.take_report(Report((), 10, n_finalized=1))
+    assert heard == ["first"]
+    rig.stream.take_report(Report((), 10, n_finalized=1))
+    rig.stream.take_report(Report((), 20, n_finalized=3))
+    assert heard == ["first", "third"]
+
+
+def test_news_from_the_worker_are_told_after_they_were_heard() -> None:
+    rig = Rig()
+    moved: list[int] = []
+    rig.stream.on_moved = lambda: moved.append(rig.stream.processed_ms)
+    rig.stream.take_report(Report((), 10))
+    rig.stream.take_report(Report((), 30))
+    assert moved == [10, 30]
+
+
+async def test_only_audio_before_its_time_is_ahead() -> None:
+    rig = Rig()
+    rig.stream.accept(bytes(32 * 2_000))
+    assert rig.stream.ahead_ms == 2_000
+    waiting = asyncio.ensure_future(rig.stream.room(30_000, max_ahead_ms=500))
+    await settle()
+    assert not waiting.done()
+    await rig.clock.advance(1)
+    assert rig.stream.ahead_ms == 1_000
+    rig.stream.take_report(Report((), 1_500))
+    await waiting
+    assert rig.stream.ahead_ms == 500
+    await rig.clock.advance(2)
+    assert rig.stream.ahead_ms == 0
+    await rig.stream.room(30_000, max_ahead_ms=0)
+
+
+def test_metadata_stays_with_the_stream() -> None:
+    rig = Rig()
+    assert rig.stream.metadata == {}
+    request = StreamRequest("s-1", AudioFormat(), StreamOptions(), {"call": "42"})
+    stream = LiveStream(
+        request,
+        worker=cast("Worker", rig.worker),
+        open_session=lambda: cast("ChannelGroup", None),
+        clock=rig.clock,
+        on_over=rig.over.append,
+    )
+    assert stream.metadata == {"call": "42"}

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from audiokv.server.replay import ReplayBuffer, SentCaption
 
 
-def caption(seq: int, *, is_final: bool, size: int = 4) -> SentCaption:
-    return SentCaption(seq, is_final, f"{seq:{size}}".encode())
+def caption(seq: int, *, is_final: bool, size: int = 4, segment: int = 0) -> SentCaption:
+    return SentCaption(seq, segment, is_final, f"{seq:{size}}".encode())
 
 
 def numbers(messages: list[bytes]) -> list[int]:
@@ -40,6 +40,14 @@ def test_a_newcomer_gets_all_finals_and_the_open_caption(finals: list[bool], kep
     if finals and not finals[-1]:
         expected.append(len(finals))
     assert numbers(replay.for_newcomer()) == expected
+
+
+def test_a_newcomer_gets_the_open_caption_of_each_channel() -> None:
+    replay = ReplayBuffer()
+    said = [(0, False), (1, False), (0, False), (0, True), (2, False), (1, False), (2, False)]
+    for seq, (segment, is_final) in enumerate(said, start=1):
+        replay.add(caption(seq, is_final=is_final, segment=segment))
+    assert numbers(replay.for_newcomer()) == [4, 6, 7]
 
 
 def test_old_finals_are_kept_within_a_size() -> None:

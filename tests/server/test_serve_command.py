@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from websockets.asyncio.client import connect
 
@@ -17,6 +18,8 @@ from audiokv.server.config import ServerConfig
 from audiokv.streaming.audio_cache import CacheOptions
 from audiokv.streaming.errors import WeightsError
 from audiokv.streaming.messages import Start, encode
+from audiokv.streaming.policy.dialect import DialectPrior
+from audiokv.streaming.speakers import FixedSpeaker, SpeakerTracker
 from tests.server.doubles import LoudnessDetector, ScriptedRecognizer, speech
 from tests.server.running import PATIENCE_S
 
@@ -32,7 +35,7 @@ from audiokv.server.command import add_arguments, run
 from tests.server.doubles import LoudnessDetector, ScriptedRecognizer
 parser = argparse.ArgumentParser()
 add_arguments(parser)
-sys.exit(run(parser.parse_args(), lambda *_: ScriptedRecognizer(), lambda: LoudnessDetector))
+sys.exit(run(parser.parse_args(), lambda *_: ScriptedRecognizer(), lambda: LoudnessDetector, None))
 """
 
 
@@ -42,7 +45,7 @@ def parse(*flags: str) -> argparse.Namespace:
     return parser.parse_args(flags)
 
 
-def never(*_: object) -> Recognizer:
+def never(*_: object) -> Any:
     raise AssertionError("the model must not be loaded")
 
 
@@ -73,7 +76,7 @@ def test_every_setting_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_bad_setting_is_explained_before_anything_is_loaded(
     flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(parse(*flags), never, load_detector) == 2
+    assert run(parse(*flags), never, load_detector, never) == 2
     output = capsys.readouterr()
     assert said in output.err
     assert "Traceback" not in output.err
@@ -84,7 +87,7 @@ def test_an_unknown_variable_is_explained(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AUDIOKV_PROT", "1")
-    assert run(parse(), never, load_detector) == 2
+    assert run(parse(), never, load_detector, never) == 2
     assert "'prot'" in capsys.readouterr().err
 
 
@@ -92,7 +95,7 @@ def test_missing_weights_are_explained(capsys: pytest.CaptureFixture[str]) -> No
     def load(model: str, _cache: CacheOptions) -> Recognizer:
         raise WeightsError("no_weights", f"No weights of {model}.", "Install them.")
 
-    assert run(parse("--model", "whisper-huge"), load, load_detector) == 2
+    assert run(parse("--model", "whisper-huge"), load, load_detector, never) == 2
     assert "No weights of whisper-huge.\nInstall them.\n" in capsys.readouterr().err
 
 
@@ -103,16 +106,67 @@ def test_the_bound_of_the_cache_reaches_the_model() -> None:
         seen.append(cache)
         raise KeyboardInterrupt
 
-    assert run(parse(), load, load_detector) == 130
-    assert run(parse("--audio-budget-slots", "120", "--policy", "h2o"), load, load_detector) == 130
+    assert run(parse(), load, load_detector, never) == 130
+    bounded = parse("--audio-budget-slots", "120", "--policy", "h2o")
+    assert run(bounded, load, load_detector, never) == 130
     assert seen == [CacheOptions(None, "audiokv"), CacheOptions(120, "h2o")]
+
+
+def test_a_dialect_reaches_the_model_by_name_or_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder = tmp_path / "audiokv" / "dialects"
+    folder.mkdir(parents=True)
+    DialectPrior("scots", np.eye(1, 20), np.full(1, 1.25)).save(folder / "scots.json")
+    seen: list[CacheOptions] = []
+
+    def load(_model: str, cache: CacheOptions) -> Recognizer:
+        seen.append(cache)
+        raise KeyboardInterrupt
+
+    budget = ("--audio-budget-slots", "120", "--dialect")
+    for wanted in ("scots", str(folder / "scots.json")):
+        assert run(parse(*budget, wanted), load, load_detector, never) == 130
+    assert [one.prior.factors.tolist() for one in seen if one.prior] == [[1.25], [1.25]]
+    assert run(parse(*budget, "welsh"), load, load_detector, never) == 2
+    assert "'welsh'" in capsys.readouterr().err
+
+
+def test_voices_are_told_apart_only_where_it_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def load_encoder() -> Any:
+        raise WeightsError("no_weights", "No speaker encoder.", "Install it.")
+
+    def load(_model: str, _cache: CacheOptions) -> Recognizer:
+        return ScriptedRecognizer()
+
+    assert run(parse("--speakers"), load, load_detector, load_encoder) == 2
+    assert "No speaker encoder.\nInstall it.\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flags", "kind"), [(["--speakers"], SpeakerTracker), ([], FixedSpeaker)])
+def test_what_tells_voices_apart_reaches_the_server(
+    flags: list[str], kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[object] = []
+
+    def open_server(_config: ServerConfig, **parts: Any) -> None:
+        seen.append(parts["open_speaker"]())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("audiokv.server.command.open_server", open_server)
+    loaders = (lambda *_: ScriptedRecognizer(), load_detector, lambda: lambda samples: samples)
+    assert run(parse(*flags), *loaders) == 130
+    assert [type(speaker) for speaker in seen] == [kind]
 
 
 def test_an_interrupted_load_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
     def load(_model: str, _cache: CacheOptions) -> Recognizer:
         raise KeyboardInterrupt
 
-    assert run(parse(), load, load_detector) == 130
+    assert run(parse(), load, load_detector, never) == 130
     assert "Traceback" not in capsys.readouterr().err
 
 
@@ -122,7 +176,11 @@ def test_a_port_in_use_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
         async with server:
             port: int = server.sockets[0].getsockname()[1]
             return await asyncio.to_thread(
-                run, parse("--port", str(port)), lambda *_: ScriptedRecognizer(), load_detector
+                run,
+                parse("--port", str(port)),
+                lambda *_: ScriptedRecognizer(),
+                load_detector,
+                never,
             )
 
     assert asyncio.run(occupy()) == 2
@@ -181,7 +239,7 @@ class Deadly(ScriptedRecognizer):
         raise Fatal("secret words")
 parser = argparse.ArgumentParser()
 add_arguments(parser)
-sys.exit(run(parser.parse_args(), lambda *_: Deadly(), lambda: LoudnessDetector))
+sys.exit(run(parser.parse_args(), lambda *_: Deadly(), lambda: LoudnessDetector, None))
 """
 
 

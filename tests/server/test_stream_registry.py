@@ -17,7 +17,7 @@ from tests.server.test_live_stream import RecordingWorker
 
 if TYPE_CHECKING:
     from audiokv.server.live_stream import LiveStream
-    from audiokv.streaming.session import Session
+    from audiokv.streaming.channels import ChannelGroup
 
 START = Start("pcm_s16le", 16_000)
 DONE = Report((), 0, is_done=True)
@@ -33,7 +33,7 @@ class Rig:
             config=ServerConfig(**{"max_streams": 2, "resume_window_s": 60, **settings}),
             info=INFO,
             worker=cast("Worker", self.worker),
-            open_session=lambda *_: cast("Session", None),
+            open_session=lambda *_: cast("ChannelGroup", None),
             clock=self.clock,
         )
 

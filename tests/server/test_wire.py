@@ -3,7 +3,7 @@ from __future__ import annotations
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
-from audiokv.server.wire import WebSocketWire, pack
+from audiokv.server.wire import Binary, WebSocketWire, pack
 from audiokv.streaming.messages import Notice, decode_server
 
 
@@ -50,3 +50,13 @@ async def test_an_aborted_wire_is_not_acknowledged() -> None:
             await client.wait_closed()
             assert client.close_code == 1006
     assert not wires[0].is_close_acknowledged
+
+
+async def test_a_wire_sends_binary_messages_too() -> None:
+    async def handler(connection: ServerConnection) -> None:
+        await WebSocketWire(connection).send(Binary(b"\x00\xff"))
+
+    async with serve(handler, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with connect(f"ws://127.0.0.1:{port}") as client:
+            assert await client.recv() == b"\x00\xff"

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import queue
 import threading
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,92 +12,26 @@ from audiokv.server.worker import Job, Report, Request, Worker
 from audiokv.streaming.audio_format import AudioFormat, Encoding
 from audiokv.streaming.session_options import SessionOptions
 from tests.server.doubles import (
-    NEVER_MERGE_MS,
     LoudnessDetector,
     ScriptedRecognizer,
     ScriptedStream,
+    captions_in,
     silence,
     speech,
     undisturbed,
 )
+from tests.server.worker_rig import PATIENCE_S, Stream, open_rigs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE_S = 20
-
-
-class Stream:
-    """One stream in a worker, and the reports it makes."""
-
-    def __init__(
-        self,
-        rig: Rig,
-        options: StreamOptions | None = None,
-        fmt: AudioFormat | None = None,
-    ) -> None:
-        self._rig = rig
-        self._reports: queue.Queue[Report] = queue.Queue()
-        self.reports: list[Report] = []
-        self.job = Job(
-            "s-test",
-            partial(rig.open_session, fmt or AudioFormat(), options or StreamOptions()),
-            self._take,
-            lambda: 0,
-        )
-        self.n_batches = 0
-
-    def _take(self, report: Report) -> None:
-        self.n_batches = len(self._rig.recognizer.batches)  # in the worker thread: no race
-        self._reports.put(report)
-
-    def submit(self, *commands: bytes | StreamOptions | Request) -> None:
-        for command in commands:
-            self._rig.worker.submit(self.job, command)
-
-    def next(self) -> Report:
-        self.reports.append(self._reports.get(timeout=PATIENCE_S))
-        return self.reports[-1]
-
-    def wait(self) -> Report:
-        """Return the report that ends the stream."""
-        while True:
-            report = self.next()
-            if report.is_done or report.failure is not None:
-                return report
-
-    @property
-    def events(self) -> list[object]:
-        return [said.event for report in self.reports for said in report.news]
-
-
-class Rig:
-    """A running worker with a scripted recogniser."""
-
-    def __init__(self, *, max_batch: int = 1) -> None:
-        self.recognizer = ScriptedRecognizer()
-        self.open_session = session_opener(
-            self.recognizer, LoudnessDetector, SessionOptions(max_lag_ms=NEVER_MERGE_MS)
-        )
-        self.worker = Worker(
-            self.recognizer, call_soon=lambda deliver, report: deliver(report), max_batch=max_batch
-        )
-        self.worker.start()
+    from tests.server.worker_rig import Rig
 
 
 @pytest.fixture
 def make_rig() -> Iterator[Callable[..., Rig]]:
-    rigs: list[Rig] = []
-
-    def make(*, max_batch: int = 1) -> Rig:
-        rigs.append(Rig(max_batch=max_batch))
-        return rigs[-1]
-
-    yield make
-    for rig in rigs:
-        rig.recognizer.gate.set()
-        assert rig.worker.stop(PATIENCE_S)
-        assert not rig.worker.is_alive
+    with open_rigs() as make:
+        yield make
 
 
 def test_a_stream_says_what_its_session_says(make_rig: Callable[..., Rig]) -> None:
@@ -259,7 +192,7 @@ def test_reports_after_the_loop_has_closed_are_dropped() -> None:
     worker = Worker(ScriptedRecognizer(), call_soon=call_soon)
     open_session = session_opener(ScriptedRecognizer(), LoudnessDetector, SessionOptions())
     job = Job(
-        "s-1", lambda: open_session(AudioFormat(), StreamOptions()), lambda _: None, lambda: 0
+        "s-1", lambda: open_session(AudioFormat(), StreamOptions(), ()), lambda _: None, lambda: 0
     )
     worker.start()
     worker.submit(job, Request.STOP)
@@ -268,7 +201,9 @@ def test_reports_after_the_loop_has_closed_are_dropped() -> None:
     assert worker.stop(PATIENCE_S)
 
 
-def test_of_many_wishes_only_the_last_is_carried_out(make_rig: Callable[..., Rig]) -> None:
+def test_of_many_wishes_at_one_place_only_the_last_is_carried_out(
+    make_rig: Callable[..., Rig],
+) -> None:
     rig = make_rig()
     rig.recognizer.gate.clear()
     audio = speech(4, seconds=1)
@@ -288,8 +223,10 @@ def test_of_many_wishes_only_the_last_is_carried_out(make_rig: Callable[..., Rig
         patch.setattr(ScriptedStream, "update", counting)
         rig.recognizer.gate.set()
         stream.wait()
-    assert taken == [StreamOptions(prompt="last")]
-    assert stream.events == undisturbed(audio, StreamOptions(prompt="last"))
+    assert taken == [StreamOptions(prompt="p499"), StreamOptions(prompt="last")]
+    first, *_, last = captions_in(stream.events)
+    assert first.text.startswith("p499")
+    assert last.text.startswith("p499")  # what was committed before the last wish stays
 
 
 class Fatal(BaseException):
@@ -307,7 +244,7 @@ def test_the_death_of_the_thread_shows_and_its_words_stay_out_of_the_log(
     open_session = session_opener(recognizer, LoudnessDetector, SessionOptions())
     worker = Worker(recognizer, call_soon=lambda deliver, report: deliver(report))
     job = Job(
-        "s-1", lambda: open_session(AudioFormat(), StreamOptions()), lambda _: None, lambda: 0
+        "s-1", lambda: open_session(AudioFormat(), StreamOptions(), ()), lambda _: None, lambda: 0
     )
     worker.start()
     worker.submit(job, speech(1, seconds=1))

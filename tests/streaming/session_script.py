@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from audiokv.models.base import Hypothesis, RecognizerInfo, StreamOptions
-from audiokv.streaming.audio_cache import CacheCounters, Evictions, PoolSlots
+from audiokv.streaming.audio_cache import (
+    CacheCounters,
+    ChosenSlots,
+    Evictions,
+    LeftSlots,
+    PoolSlots,
+)
 from audiokv.streaming.audio_format import AudioFormat
 from audiokv.streaming.captions import Caption, Word
 from audiokv.streaming.session import Session
@@ -22,7 +28,17 @@ if TYPE_CHECKING:
     from audiokv.streaming.session_options import SessionOptions
 
 LOUD = 8_000
-COUNTERS = CacheCounters("uniform", 9, 5, 6, PoolSlots(3, 1, 1), Evictions(0, 2, 1), 5_120)
+COUNTERS = CacheCounters(
+    "uniform",
+    9,
+    5,
+    6,
+    PoolSlots(3, 1, 1),
+    Evictions(0, 2, 1),
+    5_120,
+    LeftSlots(0, 3, 1, 0),
+    ChosenSlots(1, 2, 0),
+)
 
 
 def info(*, aligns: bool = True) -> RecognizerInfo:
@@ -50,6 +66,7 @@ class Script:
     segments: list[int] = field(default_factory=list)
     options: list[StreamOptions] = field(default_factory=list)
     heard: list[tuple[int, int]] = field(default_factory=list)
+    speakers: list[str | None] = field(default_factory=list)
     start_ms: int = 0
     end_ms: int = 0
     n_committed: int = 0
@@ -62,8 +79,9 @@ class Script:
     def begin_segment(self, at_ms: int) -> None:
         self.segments.append(at_ms)
 
-    def append(self, samples: NDArray[np.float32]) -> None:
+    def append(self, samples: NDArray[np.float32], speaker: str | None = None) -> None:
         self.end_ms += len(samples) // 16
+        self.speakers.append(speaker)
 
     def update(self, options: StreamOptions) -> None:
         self.options.append(options)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
 from audiokv.streaming.audio_cache import CacheCounters, CacheOptions, count_cache
 from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.policy.assembly import open_driver
-from audiokv.streaming.policy.marks import SlotMarks
+from audiokv.streaming.policy.marks import Reason, SlotMarks
 
 
 def test_a_budget_is_off_unless_set() -> None:
@@ -54,3 +56,40 @@ def test_evictions_are_told_apart_by_when_they_ran() -> None:
     driver.append([SlotMarks(20 * i, 20 * i + 20) for i in range(9)])
     driver.apply(driver.plan())
     assert count_cache(driver, 1).n_evictions.hot == 1
+
+
+def test_what_left_adds_up_and_is_told_apart_by_reason() -> None:
+    driver = open_driver("fifo", 10, 20)
+    driver.append([SlotMarks(20 * i, 20 * i + 20) for i in range(14)])
+    driver.apply(driver.plan())
+    counters = count_cache(driver, 1)
+    assert counters.left_slots.forced >= 4
+    assert (counters.left_slots.ahead, counters.left_slots.expired) == (0, 0)
+    ledger = driver.ledger
+    ledger.evict(ledger.rows_before(ledger.start_ms[2]), Reason.EXPIRED)
+    ledger.evict(np.array([0]), Reason.AHEAD)
+    ledger.append([SlotMarks(280 + 20 * i, 300 + 20 * i, is_voice=False) for i in range(4)])
+    ledger.share_silence(until_ms=400)
+    after = count_cache(driver, 1)
+    left = after.left_slots
+    assert (left.expired, left.ahead, left.shared) == (2, 1, 3)
+    assert sum(asdict(left).values()) == after.seen_slots - after.held_slots
+    assert sum(asdict(after.chosen_slots).values()) == left.forced + left.ahead
+
+
+def test_what_the_policy_chose_is_told_apart() -> None:
+    driver = open_driver("fifo", 6, 20)
+    voiced = [True, True, True, False, False, True, True, True, True, True]
+    marks = [SlotMarks(20 * i, 20 * i + 20, is_voice=v) for i, v in enumerate(voiced)]
+    driver.append(marks[:6])
+    driver.commit_until(40)
+    driver.append(marks[6:])
+    plan = driver.plan()
+    driver.apply(plan)
+    assert plan.indices.tolist() == list(range(len(plan.indices)))
+    chosen = count_cache(driver, 1).chosen_slots
+    expected = ["committed", "committed", "speech", "silence", "silence", "speech"]
+    gone = expected[: len(plan.indices)]
+    assert asdict(chosen) == {name: gone.count(name) for name in asdict(chosen)}
+    assert chosen.committed == 2
+    assert chosen.silence >= 1

@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audiokv.streaming.audio_cache import CacheCounters, Evictions, PoolSlots
+from audiokv.streaming.audio_cache import (
+    CacheCounters,
+    ChosenSlots,
+    Evictions,
+    LeftSlots,
+    PoolSlots,
+)
 from audiokv.streaming.audio_format import AudioFormat, Encoding
 from audiokv.streaming.errors import AudioFormatError, MessageError
 from audiokv.streaming.messages import (
@@ -41,6 +47,10 @@ from audiokv.streaming.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+COUNTERS = CacheCounters(
+    "uniform", 9, 5, 6, PoolSlots(3, 1, 1), Evictions(0, 2, 1), 5_120,
+    LeftSlots(0, 3, 1, 0), ChosenSlots(1, 2, 0),
+)  # fmt: skip
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -105,6 +115,8 @@ server_messages: st.SearchStrategy[ServerMessage] = st.one_of(
             st.builds(PoolSlots, wholes, wholes, wholes),
             st.builds(Evictions, wholes, wholes, wholes),
             wholes,
+            st.builds(LeftSlots, wholes, wholes, wholes, wholes),
+            st.builds(ChosenSlots, wholes, wholes, wholes),
         ),
     ),
     st.builds(Notice, texts, texts, texts),
@@ -194,13 +206,9 @@ def _caption(**changes: object) -> str:
 
 
 def _progress(**changes: object) -> str:
-    """A progress whose cache has one fault; without changes, a cache without its pools."""
-    cache = CacheCounters("uniform", 9, 5, 6, PoolSlots(3, 1, 1), Evictions(0, 2, 1), 5_120)
-    message = json.loads(encode(Progress(1, 16, 1, 0, cache)))
-    if changes:
-        message["cache"].update(changes)
-    else:
-        del message["cache"]["pools"]
+    """A progress whose cache has one fault."""
+    message = json.loads(encode(Progress(1, 16, 1, 0, COUNTERS)))
+    message["cache"].update(changes)
     return json.dumps(message)
 
 
@@ -252,7 +260,6 @@ def test_each_fault_of_a_client_has_its_code(text: str, code: str) -> None:
         _caption(speaker=7),
         json.dumps({"type": "error", "code": "full", "message": "", "retry_after_s": "soon"}),
         json.dumps({"type": "error", "code": "full", "message": "", "retry_after_s": -1}),
-        _progress(),
         _progress(pools={"base": 1, "buffer": 1}),
         _progress(n_evictions={"hot": 0, "between_steps": 0, "in_pauses": 0, "ever": 0}),
         _progress(held_bytes=-1),

@@ -13,6 +13,7 @@ from audiokv.streaming.audio_format import AudioFormat, Encoding
 from audiokv.streaming.captions import Caption, SpeechChange
 from audiokv.streaming.errors import AudioFormatError
 from audiokv.streaming.session import Session
+from audiokv.streaming.session_options import SessionOptions
 from tests.streaming.session_script import (
     COUNTERS,
     LOUD,
@@ -70,7 +71,7 @@ def test_counts_what_came_in_and_what_was_decided() -> None:
     assert session.received_samples == 8_000
     assert session.processed_ms == 0
     session.prepare()
-    assert session.received_ms == session.processed_ms == session.due_at_ms
+    assert session.received_ms == session.processed_ms
     assert 950 <= session.processed_ms <= 1_000
     assert session.n_segments == 0
 
@@ -101,7 +102,37 @@ def test_new_wishes_reach_the_recogniser() -> None:
     script = Script([])
     session = session_of(script)
     session.update(StreamOptions(language="de"))
+    session.prepare()
     assert script.options == [StreamOptions(language="de")]
+
+
+def test_new_wishes_take_effect_behind_the_audio_sent_before_them() -> None:
+    script = Script(spoken(8))
+    session = session_of(script)
+    session.push(audio((LOUD, 1_500)))
+    session.update(StreamOptions(language="de"))
+    session.push(audio((LOUD, 1_500), (0, 1_000)))
+    session.stop()
+    events: list[Event] = []
+    while not script.options:
+        if session.is_step_due:
+            events += session.apply(script.decode())
+        events += session.advance()
+    assert session.processed_ms == 1_500  # everything up to there was heard with the old wishes
+    assert script.heard[-1][1] > 1_300
+    events += drain(session, script)
+    assert finals(events) == [" ".join(f"w{i}" for i in range(8))]
+
+
+def test_of_wishes_at_one_place_the_last_counts() -> None:
+    script = Script([])
+    session = session_of(script)
+    for prompt in ("a", "b", "c"):
+        session.update(StreamOptions(prompt=prompt))
+    session.push(audio((0, 100)))
+    session.update(StreamOptions(prompt="d"))
+    session.prepare()
+    assert [wish.prompt for wish in script.options] == ["c", "d"]
 
 
 def test_a_recogniser_that_does_not_align_commits_by_agreement() -> None:
@@ -137,7 +168,7 @@ def test_asking_again_to_finalize_costs_nothing() -> None:
     session.push(audio((LOUD, 1_000)))
     for _ in range(1_000):
         session.finalize()
-    assert session._finalize_ms == [1_000]
+    assert len(session._intake._requests) == 1
     session.push(audio((LOUD, 1_000)))
     assert finals(drain(session, script)) == ["w0 w1"]
 
@@ -220,3 +251,86 @@ def test_a_click_with_doubtful_words_says_nothing(
     events = run(script, audio((LOUD, voice_ms), (0, 1_000)))
     assert finals(events) == said
     assert bool(captions(events)) == bool(said)
+
+
+@pytest.mark.parametrize("voice_ms", [66, 80, 95])
+def test_a_voice_that_begins_as_the_stream_ends_is_heard(voice_ms: int) -> None:
+    quiet_ms = 672 - 64  # the detector's chunks of 32 ms: the last one is begun, never filled
+    script = Script([("go", quiet_ms + 20, quiet_ms + 50)])
+    session = session_of(script, SessionOptions(short_voice_ms=0))
+    session.push(audio((0, quiet_ms), (LOUD, voice_ms)))
+    session.stop()
+    events = drain(session, script)
+    assert session.is_done
+    assert finals(events) == ["go"]
+    assert [e.is_on for e in events if isinstance(e, SpeechChange)] == [True, False]
+
+
+def test_a_voice_that_goes_on_as_the_stream_ends_ends_with_it() -> None:
+    script = Script(spoken(2))
+    events = run(script, audio((LOUD, 1_010)))
+    changes = [(e.is_on, e.at_ms) for e in events if isinstance(e, SpeechChange)]
+    assert changes == [(True, 0), (False, 1_010)]
+
+
+class Naming:
+    """Says who speaks by a count of its calls."""
+
+    def __init__(self) -> None:
+        self.heard = self.n_steps = self.n_rests = self.n_begun = 0
+
+    @property
+    def label(self) -> str | None:
+        return f"after {self.n_steps}" if self.n_steps > 2 else None
+
+    def begin(self) -> None:
+        self.n_begun += 1
+
+    def hear(self, frame: np.ndarray) -> None:
+        assert frame.shape == (160,)
+        self.heard += 1
+
+    def step(self) -> None:
+        self.n_steps += 1
+
+    def rest(self) -> None:
+        self.n_rests += 1
+
+    def conclude(self) -> str | None:
+        return "the end"
+
+
+def test_captions_and_recogniser_are_told_who_speaks() -> None:
+    script, naming = Script(spoken(4)), Naming()
+    session = Session(
+        fmt=AudioFormat(), stream=script, info=info(), detector=Loudness(), speaker=naming
+    )
+    session.push(audio((LOUD, 1_600), (0, 1_000)))
+    session.stop()
+    said = captions(drain(session, script))
+    assert [c.speaker for c in said if c.is_final] == ["the end"]
+    assert said[0].speaker == "after 3"  # as of the step before this caption
+    assert said[-2].speaker in script.speakers
+    assert script.speakers[-1] == f"after {naming.n_steps}"
+    assert script.speakers[:3] == [None, None, "after 3"]
+    assert naming.n_begun == 1
+    assert 150 <= naming.heard <= 180  # the voice, from when it was sure and as long as it lasted
+    session.rest()
+    assert naming.n_rests == 1
+
+
+def test_a_long_segment_is_concluded_at_each_part() -> None:
+    script = Script(spoken(20))
+    session = Session(
+        fmt=AudioFormat(),
+        stream=script,
+        info=info(),
+        detector=Loudness(),
+        options=SessionOptions(max_segment_ms=3_000),
+        speaker=Naming(),
+    )
+    session.push(audio((LOUD, 8_000), (0, 1_000)))
+    session.stop()
+    ends = [c.speaker for c in captions(drain(session, script)) if c.is_final]
+    assert len(ends) >= 3
+    assert set(ends) == {"the end"}

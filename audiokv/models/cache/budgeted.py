@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from audiokv.models.cache.head_limits import HeadLimits
+from audiokv.models.cache.scored_heads import policy_by_head_scores
 from audiokv.models.cache.similarity import key_similarity
 from audiokv.models.cache.slot_cache import SlotCache
 from audiokv.models.probe import AttentionProbe
@@ -53,7 +54,9 @@ class BudgetedCache(SlotCache):
         slot_ms: Length of one slot in ms.
         options: Kind of speech and the policy's other settings.
         per_head: Whether heads may hold different slots, for policies that can use it; always so
-            where the budget differs by layer or head.
+            where the budget differs by layer or head, and with head scores.
+        head_scores: How well each head follows speech (`load_head_scores`), shape (layers,
+            heads): the policy "audiokv" then divides one budget among the heads by them.
         is_cross: Whether this is the cross-attention cache of an encoder-decoder model.
         int8_buffer: Whether slots of the buffer pool are held as int8 until they are promoted.
         tail_slots: Part of the budget that is left free for tails.
@@ -61,7 +64,7 @@ class BudgetedCache(SlotCache):
 
     Raises:
         ConfigError: There is no such policy, the budget does not fit the model or its
-            tail, or the model does not use our attention.
+            tail, head scores fit neither model nor policy, or the model does not use our attention.
     """
 
     def __init__(  # noqa: PLR0913  each is one decision with a default
@@ -73,6 +76,7 @@ class BudgetedCache(SlotCache):
         slot_ms: int = 20,
         options: DriverOptions = DEFAULT_OPTIONS,
         per_head: bool = False,
+        head_scores: NDArray[np.float64] | None = None,
         is_cross: bool = False,
         int8_buffer: bool = False,
         tail_slots: int = 0,
@@ -82,7 +86,7 @@ class BudgetedCache(SlotCache):
         if isinstance(chosen, str):
             chosen = policy_by_name(chosen, slot_ms, options.profile)
         is_uniform = np.ndim(budget) == 0
-        per_head = per_head or not is_uniform
+        per_head = per_head or not is_uniform or head_scores is not None
         if probe is None and (per_head or chosen.name not in _WITHOUT_ATTENTION):
             probe = AttentionProbe()
         super().__init__(config, per_head=per_head, is_cross=is_cross, probe=probe)
@@ -91,6 +95,9 @@ class BudgetedCache(SlotCache):
         self._tail_slots = tail_slots
         self._int8_buffer = int8_buffer
         self._n_heads = self._key_heads(config)
+        if head_scores is not None:
+            shape = (len(self.producers), self._n_heads)
+            chosen = policy_by_head_scores(chosen, head_scores, shape, options)
         limits = self._limits(budget)
         self.budget = int(limits.mean())
         if int(limits.min()) <= tail_slots:

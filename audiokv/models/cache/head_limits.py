@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from audiokv.streaming.policy.head_budgets import top_slots
+from audiokv.streaming.policy.head_budgets import apportion, top_slots
 from audiokv.streaming.policy.marks import Keeping
 
 if TYPE_CHECKING:
@@ -19,6 +19,32 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.intp]
     Mask = NDArray[np.bool_]
+
+
+def limits_by_scores(
+    scores: NDArray[np.float64], n_slots: int, floor_share: float = 0.5
+) -> NDArray[np.int64]:
+    """Divide slots among heads by how well they follow speech, once and for all.
+
+    After the paper's ``r + B * S / sum(S)``: a floor for every head and the rest by score, with
+    rounding that keeps the total exact.
+
+    Args:
+        scores: Shape (layers, key heads), at least 0.
+        n_slots: Slots a head holds on average.
+        floor_share: Part of the slots divided evenly, 0 to 1.
+
+    Returns:
+        Slots of each head, of the same shape: a budget for ``BudgetedCache``.
+
+    Raises:
+        ValueError: The floor is out of range.
+    """
+    if not 0 <= floor_share <= 1:
+        raise ValueError(f"the floor {floor_share} is not 0 to 1")
+    floor_slots = int(floor_share * n_slots)
+    left = (n_slots - floor_slots) * scores.size
+    return floor_slots + apportion(scores, left, np.full(scores.shape, left))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

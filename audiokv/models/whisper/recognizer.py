@@ -29,13 +29,61 @@ if TYPE_CHECKING:
 _N_MULTILINGUAL_TOKENS = 51_865  # vocabularies from this size on know many languages
 
 
+class WhisperFiles:
+    """The files of one Whisper model, in the Hugging Face layout.
+
+    Args:
+        folder: Holds ``config.json``, ``tokenizer.json``, ``model.safetensors`` or its parts with
+            an index, and ``generation_config.json``, which old models lack.
+
+    Attributes:
+        dims: Sizes of the model.
+        alignment_heads: (layer, head) pairs whose cross-attention follows time.
+
+    Raises:
+        KeyError: A size is missing.
+        ValueError: A file cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        generation_file = folder / "generation_config.json"
+        stated = json.loads(generation_file.read_text("utf-8")) if generation_file.exists() else {}
+        self._folder = folder
+        self._generation = config | stated
+        self.dims = Dimensions.from_config(config)
+        self.alignment_heads = _alignment_heads(self._generation, self.dims)
+
+    def model(self, dtype: torch.dtype, heads: list[tuple[int, int]]) -> WhisperModel:
+        """Load the weights and the vocabulary.
+
+        Args:
+            dtype: Type of the matrix products.
+            heads: (layer, head) pairs whose cross-attention can be read.
+
+        Raises:
+            KeyError: A tensor is missing.
+            ValueError: A file cannot be read, or is not Whisper's.
+        """
+        dims = self.dims
+        text = WhisperText(self._folder / "tokenizer.json")
+        is_multilingual = dims.n_vocabulary >= _N_MULTILINGUAL_TOKENS
+        if not self._generation.get("is_multilingual", is_multilingual):
+            text.language_ids = {}
+        suppressed = self._generation.get("suppress_tokens") or []
+        return WhisperModel(
+            network=WhisperNetwork(_load_tensors(self._folder), dims, dtype, heads),
+            text=text,
+            mel_filters=mel_filters(dims.n_mels),
+            suppressed=[t for t in suppressed if 0 <= t < dims.n_vocabulary],
+        )
+
+
 class WhisperRecognizer:
     """Implements ``Recognizer`` with the embedded default model or any other Whisper.
 
     Args:
-        folder: Weights in the Hugging Face layout: ``config.json``, ``tokenizer.json``,
-            ``model.safetensors`` or its parts with an index, and ``generation_config.json``, which
-            old models lack.
+        folder: The model's files; see ``WhisperFiles``.
         name: Name shown to clients.
         dtype: Type of the matrix products; None measures which is fastest.
         window: Sizes of the live window.
@@ -52,34 +100,15 @@ class WhisperRecognizer:
         dtype: torch.dtype | None = None,
         window: WindowOptions | None = None,
     ) -> None:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-        generation_file = folder / "generation_config.json"
-        stated = json.loads(generation_file.read_text("utf-8")) if generation_file.exists() else {}
-        generation = config | stated
-        dims = Dimensions.from_config(config)
-        text = WhisperText(folder / "tokenizer.json")
-        is_multilingual = dims.n_vocabulary >= _N_MULTILINGUAL_TOKENS
-        if not generation.get("is_multilingual", is_multilingual):
-            text.language_ids = {}
-        suppressed = generation.get("suppress_tokens") or []
-        self._model = WhisperModel(
-            network=WhisperNetwork(
-                _load_tensors(folder),
-                dims,
-                dtype or fastest_dtype(),
-                _alignment_heads(generation, dims),
-            ),
-            text=text,
-            mel_filters=mel_filters(dims.n_mels),
-            suppressed=[t for t in suppressed if 0 <= t < dims.n_vocabulary],
-        )
+        files = WhisperFiles(folder)
+        self._model = files.model(dtype or fastest_dtype(), files.alignment_heads)
         self._window = window or WindowOptions()
         self.info = RecognizerInfo(
             name=name,
             slot_ms=SLOT_MS,
-            languages=frozenset(text.language_ids) or frozenset({"en"}),
+            languages=frozenset(self._model.text.language_ids) or frozenset({"en"}),
             aligns=True,
-            max_window_ms=max_window_ms(dims, self._window),
+            max_window_ms=max_window_ms(files.dims, self._window),
         )
 
     def open_stream(self, options: StreamOptions) -> WhisperStream:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tokenizers import Tokenizer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 # Languages written without spaces between words: their words are shown character by character.
@@ -94,27 +95,7 @@ class WhisperText:
             tokens: Text tokens only.
             language: Decides whether words are separated by spaces.
         """
-        spaced = language not in UNSPACED_LANGUAGES
-        words: list[TokenWord] = []
-        opening: list[int] = []
-        for piece, ids in self._characters(tokens):
-            bare = piece.strip()
-            starts_word = (
-                bool(opening) or piece.startswith(" ") or (not spaced and not _is_closing(bare))
-            )
-            if not bare or (starts_word and all(c in _OPENING for c in bare)):
-                opening.extend(ids)  # blanks too: they belong to the word that follows
-            elif not words or starts_word:
-                all_ids = [*opening, *ids]
-                text = self._tokenizer.decode(all_ids, skip_special_tokens=False)
-                words.append(TokenWord(text.strip(), tuple(all_ids), text.startswith(" ")))
-                opening = []
-            else:
-                last = words[-1]
-                words[-1] = TokenWord(
-                    (last.text + piece).strip(), (*last.tokens, *ids), last.space_before
-                )
-        return words
+        return group_words(self._characters(tokens), is_spaced=language not in UNSPACED_LANGUAGES)
 
     def _characters(self, tokens: list[int]) -> list[tuple[str, list[int]]]:
         """Split tokens where whole characters end: a token may carry part of one."""
@@ -127,6 +108,36 @@ class WhisperText:
                 pieces.append((text, pending))
                 pending = []
         return pieces
+
+
+def group_words(pieces: Iterable[tuple[str, list[int]]], *, is_spaced: bool) -> list[TokenWord]:
+    """Group pieces of text into words.
+
+    Args:
+        pieces: Text and tokens of each, whole characters only.
+        is_spaced: Whether the language separates words by spaces.
+    """
+    words: list[TokenWord] = []
+    opening: list[tuple[str, list[int]]] = []
+    for piece, ids in pieces:
+        bare = piece.strip()
+        starts_word = (
+            bool(opening) or piece.startswith(" ") or (not is_spaced and not _is_closing(bare))
+        )
+        if not bare or (starts_word and all(c in _OPENING for c in bare)):
+            opening.append((piece, ids))  # blanks too: they belong to the word that follows
+        elif not words or starts_word:
+            parts = [*opening, (piece, ids)]
+            text = "".join(part for part, _ in parts)
+            tokens = tuple(token for _, part_ids in parts for token in part_ids)
+            words.append(TokenWord(text.strip(), tokens, text.startswith(" ")))
+            opening = []
+        else:
+            last = words[-1]
+            words[-1] = TokenWord(
+                (last.text + piece).strip(), (*last.tokens, *ids), last.space_before
+            )
+    return words
 
 
 def _read_tokenizer(file: Path) -> Tokenizer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from websockets.exceptions import ConnectionClosed
 
@@ -17,7 +17,6 @@ from audiokv.server.refusals import (
     CloseCode,
     RefusalError,
     as_refusal,
-    as_report,
     internal_refusal,
 )
 from audiokv.server.request_limit import RequestLimit
@@ -255,25 +254,34 @@ def _log_skipped(name: str, wire: Wire, outbox: Outbox) -> None:
         logger.info("viewer %s of %s: %d partials skipped", wire.name, name, outbox.n_skipped)
 
 
+class Client(Protocol):
+    """The client of a connection, in whichever protocol."""
+
+    def fail(self, refusal: RefusalError) -> None:
+        """Tell why the connection ends, and close it."""
+
+    def cut(self) -> None:
+        """Close the connection at once."""
+
+
 @contextmanager
-def explained(outbox: Outbox, wire: Wire) -> Iterator[None]:
+def explained(client: Client, wire: Wire) -> Iterator[None]:
     """The boundary of a connection: whatever goes wrong inside is told to its client."""
     try:
         yield
     except AudioKVError as error:
-        refuse(outbox, as_refusal(error))
+        refuse(client, as_refusal(error))
     except ConnectionClosed:
-        outbox.cut()
+        client.cut()
     except Exception as error:  # noqa: BLE001  the boundary of a connection
         log_failure(logger, f"connection {wire.name}", error)
-        refuse(outbox, internal_refusal())
+        refuse(client, internal_refusal())
     except BaseException:
-        outbox.cut()
+        client.cut()
         raise
 
 
-def refuse(outbox: Outbox, refusal: RefusalError) -> None:
+def refuse(client: Client, refusal: RefusalError) -> None:
     """Tell a client why, then close its connection."""
     logger.info("refused: %s", refusal.code)
-    outbox.put(pack(as_report(refusal)))
-    outbox.finish(refusal.close_code, refusal.code)
+    client.fail(refusal)

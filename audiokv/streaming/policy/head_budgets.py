@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from audiokv.streaming.policy.arrays import Floats, Indices, Ints, Mask
 
 
+_ROUNDING = 1e-9
+
+
 def apportion(weights: Floats, total: int, caps: Ints) -> Ints:
     """Divide a total in proportion to weights, exactly and under caps.
 
@@ -24,25 +27,34 @@ def apportion(weights: Floats, total: int, caps: Ints) -> Ints:
         Whole numbers of the same shape, each at most its cap. They sum to ``total``, or to the sum
         of the caps where that is less.
     """
-    shares = np.zeros(weights.size, np.int64)
     caps_flat = caps.reshape(-1).astype(np.int64)
-    weights_flat = weights.reshape(-1).astype(np.float64)
-    left = min(int(total), int(caps_flat.sum()))
-    while left:
-        is_open = shares < caps_flat
-        active = np.where(is_open, weights_flat, 0.0)
+    total = min(int(total), int(caps_flat.sum()))
+    exact = _in_proportion(weights.reshape(-1).astype(np.float64), float(total), caps_flat)
+    shares = np.minimum(np.floor(exact + _ROUNDING).astype(np.int64), caps_flat)
+    missing = total - int(shares.sum())
+    remainder = np.where(shares < caps_flat, exact - shares, -np.inf)
+    shares[np.argsort(-remainder, kind="stable")[:missing]] += 1  # the earlier part at a tie
+    return shares.reshape(weights.shape)
+
+
+def _in_proportion(weights: Floats, total: float, caps: Ints) -> Floats:
+    """Divide a total of at most the caps' sum in proportion, before any rounding."""
+    shares: Floats = np.zeros(len(weights))
+    is_open = caps > 0
+    left = total
+    while left > 0:
+        active = np.where(is_open, weights, 0.0)
         if active.sum() <= 0:
             active = is_open.astype(np.float64)
         active /= active.max()  # first, so that tiny weights do not overflow the ratio
         wanted = active * (left / active.sum())
-        grant = np.minimum(np.floor(wanted).astype(np.int64), caps_flat - shares)
-        if not grant.any():
-            # Less than one each: one apiece by largest remainder, the earlier part at a tie.
-            by_remainder = np.argsort(-np.where(is_open, wanted, -1.0), kind="stable")
-            grant[by_remainder[: min(left, int(np.count_nonzero(is_open)))]] = 1
-        shares += grant
-        left -= int(grant.sum())
-    return shares.reshape(weights.shape)
+        is_over = is_open & (wanted >= caps)
+        if not is_over.any():
+            return np.where(is_open, wanted, shares)
+        shares[is_over] = caps[is_over]
+        left -= float(caps[is_over].sum())
+        is_open &= ~is_over
+    return shares
 
 
 def top_slots(scores: Floats, budgets: Ints, is_held: Mask, is_kept: Mask) -> Mask:

@@ -34,6 +34,7 @@ class Script:
         unacknowledged_ms: Limit that the server states.
         watch_error: An error that meets every viewer, with its close code.
         is_mute: Whether the server takes audio without ever saying that it did.
+        cache: What every progress says about the audio cache, if anything.
     """
 
     captions: Sequence[tuple[int, Message]] = ()
@@ -51,6 +52,7 @@ class Script:
     unacknowledged_ms: int = 10_000
     is_mute: bool = False
     watch_error: tuple[Message, int] | None = None
+    cache: Message | None = None
 
 
 @dataclass

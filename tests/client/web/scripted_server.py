@@ -220,6 +220,8 @@ class ScriptedServer:
         progress: Message = {"type": "progress", "received_ms": stream.received_ms}
         progress |= {"received_samples": stream.n_samples, "lag_ms": 120}
         progress["processed_ms"] = max(0, stream.received_ms - 120)
+        if self.script.cache is not None:
+            progress["cache"] = self.script.cache
         await socket.send(json.dumps(progress))
         return True
 

@@ -149,6 +149,30 @@ async def test_language_direction_and_speaker_are_marked(open_page: OpenPage) ->
         assert found == [["ar", "rtl", "A: "], ["en", "ltr", ""], ["en", "ltr", "B: "]]
 
 
+async def test_a_speaker_who_becomes_known_is_named_then(open_page: OpenPage) -> None:
+    async with open_page(Script()) as (page, _server):
+        await page.evaluate(SETUP)
+        shown = []
+        for segment, n_tentative, speaker in (
+            (0, 1, None),
+            (0, 1, "speaker 1"),
+            (0, 0, "speaker 2"),
+            (1, 1, None),
+            (1, 0, "speaker 2"),
+            (2, 0, "speaker 1"),
+        ):
+            await show(page, caption_message(segment, "so be it", n_tentative, speaker=speaker))
+            shown.append(await page.evaluate("[...box.children].map((p) => p.textContent)"))
+        assert shown == [
+            ["so be it"],
+            ["speaker 1: so be it"],
+            ["speaker 2: so be it"],
+            ["speaker 2: so be it", "so be it"],
+            ["speaker 2: so be it", "so be it"],
+            ["speaker 2: so be it", "so be it", "speaker 1: so be it"],
+        ]
+
+
 async def test_a_segment_that_turned_out_empty_goes(open_page: OpenPage) -> None:
     async with open_page(Script()) as (page, _server):
         await page.evaluate(SETUP)

@@ -184,3 +184,14 @@ async def test_a_server_that_forgot_the_stream_goes_on_with_the_rest(browser: Br
           (time) => Number(time.textContent.split(":")[1]))""")
         assert seconds == sorted(seconds)
         assert seconds[-1] >= 3  # the line of 4.2 s, or a cell earlier where the new stream began
+
+
+async def test_the_cache_of_a_bounded_stream_is_shown(browser: Browser) -> None:
+    async with serving() as server, page_of(browser, server) as page:
+        await play(page, speech(3, seconds=3), speed=2)
+        await page.click("#open-settings")
+        await page.fill("[data-setting=prompt]", "count")  # bounds the scripted recogniser's cache
+        await page.keyboard.press("Escape")
+        await page.click("#toggle")
+        await until(page, "!document.querySelector('#cache').hidden")
+        assert await page.inner_text("#cache summary") == "Audio cache 90 of 100 slots"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audiokv.models.cache.head_limits import HeadLimits
+from audiokv.models.cache.head_limits import HeadLimits, limits_by_scores
 from audiokv.streaming.policy.head_record import HeadRecord
 from audiokv.streaming.policy.ledger import SlotLedger
 from audiokv.streaming.policy.marks import SlotMarks
@@ -56,3 +56,27 @@ def test_one_set_for_all_is_the_shared_policys() -> None:
 def test_needs_a_record_of_the_heads() -> None:
     with pytest.raises(ValueError, match="no record per head"):
         HeadLimits(FifoPolicy(), np.full((2, 2), 3)).keep_mask(SlotLedger(), 3)
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=6, max_size=6),
+    st.integers(1, 50),
+    st.sampled_from([0.0, 0.5, 1.0]),
+)
+def test_limits_by_scores_keep_the_total_and_the_floor(
+    scores: list[int], n_slots: int, floor_share: float
+) -> None:
+    table = np.array(scores, np.float64).reshape(2, 3)
+    limits = limits_by_scores(table, n_slots, floor_share)
+    assert limits.sum() == 6 * n_slots
+    assert limits.min() >= int(floor_share * n_slots)
+    if floor_share == 1 or not any(scores):
+        assert (limits == n_slots).all()
+    else:
+        order = np.argsort(table.ravel())
+        assert (np.diff(limits.ravel()[order]) >= -1).all()
+
+
+def test_a_floor_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"floor 1\.5"):
+        limits_by_scores(np.ones((1, 2)), 4, 1.5)

@@ -26,6 +26,13 @@ def test_shares_follow_the_weights_and_remainders() -> None:
     assert apportion(np.array([0.1, 0.5, 0.4]), 1, free).tolist() == [0, 1, 0]
 
 
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=12), st.integers(0, 400))
+def test_no_share_is_a_whole_slot_off(weights: list[float], total: int) -> None:
+    shares = apportion(np.array(weights), total, np.full(len(weights), 1000))
+    exact = np.array(weights) * total / sum(weights)
+    assert np.abs(shares - exact).max() < 1 + 1e-6
+
+
 def test_what_a_cap_leaves_goes_to_the_others() -> None:
     assert apportion(np.array([8.0, 1.0, 1.0]), 10, np.array([2, 9, 9])).tolist() == [2, 4, 4]
     assert apportion(np.array([1.0, 0.0, 0.0]), 6, np.array([2, 9, 9])).tolist() == [2, 2, 2]

@@ -1,5 +1,6 @@
 /** Joins the page's parts: as a source (a microphone) or, with ?watch=STREAM, as a viewer. */
 
+import { CacheView } from "./cache_view.js";
 import { LiveCaptions } from "./captions.js";
 import { askClear, copyText, saveFile } from "./dialogs.js";
 import { byId } from "./dom.js";
@@ -31,6 +32,7 @@ export class Board {
   captions;
   transcript;
   notices;
+  #cache = new CacheView(byId("cache", HTMLDetailsElement));
   #status = byId("status", HTMLElement);
   #hint = byId("hint", HTMLElement);
   #lag = byId("lag-chip", HTMLElement);
@@ -83,6 +85,11 @@ export class Board {
     this.#lag.hidden = false;
     this.#lag.dataset.lag = lagMs > LATE_MS ? "late" : "fine";
     this.#lag.textContent = `${(lagMs / 1000).toFixed(1)} s behind`;
+  }
+
+  /** @param {import("./protocol.js").CacheCounters | undefined} cache What the server's cache holds. */
+  showCache(cache) {
+    this.#cache.show(cache);
   }
 
   #bindTranscript() {

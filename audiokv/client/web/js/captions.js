@@ -22,28 +22,39 @@ class SegmentView {
   #words = [];
   #tallestPx = 0;
 
+  #name = document.createElement("span");
+  #before;
+  #colours;
+
   /**
-   * @param {string | null} speaker Shown where it differs from the segment before.
+   * @param {string | null} before Speaker of the segment before; only another one is named.
    * @param {import("./speakers.js").SpeakerColours} colours
    */
-  constructor(speaker, colours) {
+  constructor(before, colours) {
+    this.#before = before;
+    this.#colours = colours;
     this.element.className = "segment";
     this.element.dir = "auto";
-    if (speaker) {
-      const name = document.createElement("span");
-      name.className = "speaker";
-      name.dir = "auto"; // So that the name does not decide the direction of the words.
-      name.style.setProperty("--speaker", colours.of(speaker));
-      name.textContent = `${speaker}: `;
-      this.element.append(name);
-    }
+    this.#name.className = "speaker";
+    this.#name.dir = "auto"; // So that the name does not decide the direction of the words.
     this.element.append(this.#body);
+  }
+
+  /** @param {string | null} speaker May become known, or change, until the segment is final. */
+  #showSpeaker(speaker) {
+    const text = speaker && speaker !== this.#before ? `${speaker}: ` : "";
+    if (this.#name.textContent === text) return;
+    this.#name.textContent = text;
+    if (speaker) this.#name.style.setProperty("--speaker", this.#colours.of(speaker));
+    if (text) this.#body.before(this.#name);
+    else this.#name.remove();
   }
 
   /** @param {PlacedCaption} caption */
   show(caption) {
     this.isFinal = caption.final;
     if (caption.language) this.element.lang = caption.language;
+    this.#showSpeaker(caption.speaker);
     const { words } = caption;
     for (const { span, space } of this.#words.splice(words.length)) {
       span.remove();
@@ -171,13 +182,12 @@ export class LiveCaptions {
       return;
     }
     if (!segment) {
-      const isChange = caption.speaker !== this.#speaker;
-      segment = new SegmentView(isChange ? caption.speaker : null, this.#colours);
-      this.#speaker = caption.speaker;
+      segment = new SegmentView(this.#speaker, this.#colours);
       this.#segments.set(caption.key, segment);
       this.#box.append(segment.element);
       this.#forgetOldest();
     }
+    if (segment.element === this.#box.lastElementChild) this.#speaker = caption.speaker;
     segment.show(caption);
   }
 

@@ -58,12 +58,25 @@ export const SUBPROTOCOL = "audiokv.v1";
 
 /** @typedef {{type: "speech", on: boolean, at_ms: number}} Speech */
 /**
+ * The audio cache of a stream that has a budget.
+ * @typedef {object} CacheCounters
+ * @property {string} policy
+ * @property {number} seen_slots
+ * @property {number} held_slots
+ * @property {number} budget_slots
+ * @property {number} held_bytes
+ * @property {{base: number, buffer: number, reserve: number}} pools
+ * @property {{forced: number, ahead: number, expired: number, shared: number}} left_slots
+ * @property {{committed: number, silence: number, speech: number}} chosen_slots
+ */
+/**
  * @typedef {object} Progress
  * @property {"progress"} type
  * @property {number} received_ms
  * @property {number} received_samples
  * @property {number} processed_ms
  * @property {number} lag_ms
+ * @property {CacheCounters} [cache]
  */
 /** @typedef {{type: "warning", code: string, message: string, remedy?: string}} Warning */
 /**

@@ -123,6 +123,7 @@ function onSettings(recorder, board, names) {
 function showMessage(board, recorder, event) {
   /** @type {import("./protocol.js").ServerMessage} */
   const message = /** @type {CustomEvent} */ (event).detail;
+  if (message.type === "progress") board.showCache(message.cache);
   if (message.type === "progress" && recorder.state === "live") {
     board.showLag(message.lag_ms + recorder.waitingMs);
   } else if (message.type === "warning") {

@@ -30,6 +30,11 @@ export function runViewer(board, stream, token) {
   link.addEventListener("caption", (event) => {
     board.showCaption(/** @type {CustomEvent} */ (event).detail);
   });
+  link.addEventListener("message", (event) => {
+    /** @type {import("./protocol.js").ServerMessage} */
+    const message = /** @type {CustomEvent} */ (event).detail;
+    if (message.type === "progress") board.showCache(message.cache);
+  });
   link.addEventListener("state", (event) => {
     const { state, problem } = /** @type {CustomEvent} */ (event).detail;
     board.showState(state, STATES[state]);

@@ -1,0 +1,1 @@
+"""How well each attention head follows speech: measured once a model, kept in small files."""

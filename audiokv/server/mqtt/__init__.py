@@ -1,0 +1,1 @@
+"""Captions published to an MQTT 5 broker, and audio of small devices taken from it."""

@@ -1,0 +1,1 @@
+"""Calls: the dialects of telephone exchanges and providers, each one small pure file."""

@@ -1,0 +1,247 @@
+"""Calls straight from a telephone or an exchange: SIP over UDP, answered for listening only.
+
+Signalling is that of the library aiosipua (RFC 3261, RFC 3264), an optional extra; the audio is
+ours. Callers are known by their network address alone, so the port belongs behind a firewall.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from functools import partial
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, Any
+
+from aiosipua import SipResponse, SipUAS
+from aiosipua.message import SipMessage, SipRequest
+from aiosipua.sdp import SdpMessage, negotiate_sdp
+from aiosipua.sdp_negotiate import SdpNegotiationError
+from aiosipua.transport import UdpSipTransport
+
+from audiokv.server.failure_log import log_failure
+from audiokv.server.telephony.rtp import DECODERS, RtpDialect
+from audiokv.server.telephony.rtp_wire import RtpWire
+from audiokv.server.telephony.wishes import Wishes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+    from ipaddress import IPv4Network, IPv6Network
+
+    from aiosipua.incoming_call import IncomingCall
+
+    from audiokv.server.protocols.dialect import Dialect
+    from audiokv.server.wire import Wire
+
+logger = logging.getLogger(__name__)
+
+USER_AGENT = "AudioKV"
+NOT_ACCEPTABLE = 488
+UNAVAILABLE = 503
+FORBIDDEN = 403
+_DIRECTIONS = ("sendrecv", "sendonly", "recvonly", "inactive")
+_ECHOED = ("Via", "From", "To", "Call-ID", "CSeq")
+_MAX_NAME_CHARS = 256
+
+
+class _UdpPort(UdpSipTransport, asyncio.DatagramProtocol):
+    """A UDP socket that hands on only what comes from callers who are allowed."""
+
+    def __init__(self, address: tuple[str, int], is_allowed: Callable[[str], bool]) -> None:
+        super().__init__(address)
+        self._is_allowed = is_allowed
+        self.socket: socket.socket | None = None
+
+    async def start(self) -> None:
+        """Open the socket.
+
+        Raises:
+            OSError: The address or the port cannot be had.
+        """
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=self.local_addr)
+        self._udp_transport = transport
+        self.socket = transport.get_extra_info("socket")
+        self.local_addr = transport.get_extra_info("sockname")[:2]
+
+    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+        """Take a message; a stranger's INVITE is refused, anything else of strangers dropped."""
+        peer = (str(addr[0]), int(addr[1]))
+        if self._is_allowed(peer[0]):
+            self._dispatch(data, peer)
+        elif data.startswith(b"INVITE "):
+            self._refuse(data, peer)
+
+    def _refuse(self, data: bytes, peer: tuple[str, int]) -> None:
+        """Refuse without keeping anything of a stranger in memory."""
+        try:
+            request = SipMessage.parse(data)
+        except Exception:  # noqa: BLE001  the library's parser, on bytes of a stranger
+            return
+        refusal = SipResponse(status_code=FORBIDDEN, reason_phrase="Forbidden")
+        for name in _ECHOED:
+            for value in request.headers.get(name):
+                refusal.headers.append(name, value)
+        self.send(refusal, peer)
+
+
+class SipPort:
+    """A port at which calls are answered, each with a stream of its own.
+
+    Args:
+        converse: Serves one call's audio; returns when the call is over.
+        has_room: Tells whether one more call may be answered.
+        allowed: Addresses and networks whose calls are answered.
+    """
+
+    def __init__(
+        self,
+        converse: Callable[[Dialect, Wire], Awaitable[None]],
+        *,
+        has_room: Callable[[], bool],
+        allowed: Iterable[str],
+    ) -> None:
+        self._converse = converse
+        self._has_room = has_room
+        self._networks: list[IPv4Network | IPv6Network] = [ip_network(a) for a in allowed]
+        self._udp: _UdpPort | None = None
+        self._uas: SipUAS | None = None
+        self._wires: dict[str, RtpWire] = {}  # by Call-ID
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def sockets(self) -> tuple[socket.socket, ...]:
+        """The listening socket."""
+        return () if self._udp is None or self._udp.socket is None else (self._udp.socket,)
+
+    async def listen(self, host: str, port: int) -> None:
+        """Listen.
+
+        Args:
+            host: Address to listen on.
+            port: Port to listen on; 0 takes a free one.
+
+        Raises:
+            OSError: The address or the port cannot be had.
+        """
+        # Below, the library would log what strangers send, and numbers of callers.
+        logging.getLogger("aiosipua").setLevel(logging.CRITICAL + 1)
+        self._udp = _UdpPort((host, port), self._is_allowed)
+        self._uas = SipUAS(self._udp, user_agent=USER_AGENT)
+        self._uas.on_invite = self._on_invite
+        self._uas.on_reinvite = self._on_reinvite
+        self._uas.on_bye = lambda call, _: self._end(call.call_id)
+        self._uas.on_cancel = lambda request, _: self._end(request.call_id or "")
+        self._uas.on_ack_timeout = lambda call: self._end(call.call_id)
+        await self._uas.start()
+        hand_on = self._udp.on_message
+        self._udp.on_message = lambda message, peer: (
+            None if hand_on is None or self._is_repeated(message) else hand_on(message, peer)
+        )
+
+    def _is_repeated(self, message: object) -> bool:
+        """Whether a message is an INVITE that was answered: its answer is repeated anyway."""
+        if not isinstance(message, SipRequest) or message.method.upper() != "INVITE":
+            return False
+        is_first = ";tag=" not in (message.headers.get_first("to") or "").lower()
+        return is_first and (message.call_id or "") in self._wires
+
+    def close(self) -> None:
+        """Hang every call up."""
+        for wire in list(self._wires.values()):
+            wire.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until no call is served any more, then stop listening."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._uas is not None:
+            await self._uas.stop()
+
+    def _is_allowed(self, host: str) -> bool:
+        address = ip_address(host.partition("%")[0])
+        return any(address in network for network in self._networks)
+
+    def _on_invite(self, call: IncomingCall) -> None:
+        if not self._has_room():
+            call.reject(UNAVAILABLE)
+        elif call.sdp_offer is None:
+            call.reject(NOT_ACCEPTABLE)
+        else:
+            task = asyncio.ensure_future(self._serve(call, call.sdp_offer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, call: IncomingCall, offer: SdpMessage) -> None:
+        """Answer a call and serve its audio to its end."""
+        callers = {call.source_addr[0], *(offer.rtp_address or ())[:1]}
+        wire = RtpWire(frozenset(callers), partial(_hang_up, call))
+        self._wires[call.call_id] = wire
+        is_answered = False
+        try:
+            host = _address_towards(call.source_addr[0])
+            loop = asyncio.get_running_loop()
+            await loop.create_datagram_endpoint(lambda: wire, local_addr=(host, 0))
+            call.advertised_addr = (host, call.transport.local_addr[1] if call.transport else 0)
+            answer = _answer(offer, host, wire.port)
+            call.accept(answer)
+            is_answered = True
+            await self._converse(RtpDialect(Wishes(metadata=_told(call))), wire)
+        except SdpNegotiationError:
+            call.reject(NOT_ACCEPTABLE)
+        except Exception as error:  # noqa: BLE001  the boundary of a call
+            log_failure(logger, f"call {wire.name}", error)
+            if not is_answered:
+                call.reject(UNAVAILABLE)
+        finally:
+            self._wires.pop(call.call_id, None)
+            wire.abort()
+
+    def _on_reinvite(self, call: IncomingCall) -> None:
+        """Answer a change within a call: another codec, hold, or the same again."""
+        wire = self._wires.get(call.call_id)
+        if wire is None or call.sdp_offer is None:
+            call.reject(NOT_ACCEPTABLE)
+            return
+        try:
+            call.accept(_answer(call.sdp_offer, _address_towards(call.source_addr[0]), wire.port))
+        except SdpNegotiationError:
+            call.reject(NOT_ACCEPTABLE)
+
+    def _end(self, call_id: str) -> None:
+        wire = self._wires.get(call_id)
+        if wire is not None:
+            wire.end()
+
+
+def _answer(offer: SdpMessage, host: str, port: int) -> SdpMessage:
+    """Return an answer that takes G.711 and sends nothing.
+
+    Raises:
+        SdpNegotiationError: The offer has no audio in G.711.
+    """
+    answer, _ = negotiate_sdp(offer, host, port, supported_codecs=list(DECODERS))
+    audio, offered = answer.audio, offer.audio
+    if audio is not None and offered is not None:
+        for direction in _DIRECTIONS:
+            audio.attributes.pop(direction, None)
+        is_mute = offered.direction in ("recvonly", "inactive")
+        audio.attributes["inactive" if is_mute else "recvonly"] = []
+    return answer
+
+
+def _told(call: IncomingCall) -> dict[str, str]:
+    told = {"call": call.call_id, "from": call.caller, "to": call.callee}
+    return {name: value[:_MAX_NAME_CHARS] for name, value in told.items() if value}
+
+
+def _hang_up(call: IncomingCall) -> None:
+    call.hangup()
+
+
+def _address_towards(host: str) -> str:
+    """Return this machine's own address on the way to another; sends nothing."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))
+        return str(probe.getsockname()[0])

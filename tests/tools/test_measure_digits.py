@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from tools.digits_data import DigitBank, load_recordings
+from tools.digits_files import write_checkpoint
+from tools.digits_model import DigitsModel, digits_config
+from tools.digits_pool import make_extractor
+from tools.measure_digits import measure, parser
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def checkpoint(tones: Path, tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    bank = DigitBank(load_recordings(tones, is_test=False))
+    write_checkpoint(tmp_path, DigitsModel(digits_config()), make_extractor(0, bank))
+    return tmp_path
+
+
+def test_each_group_is_measured_on_so_many_digits(tones: Path, checkpoint: Path) -> None:
+    arguments = ["--speech", str(tones), "--checkpoint", str(checkpoint)]
+    rates = measure(parser().parse_args([*arguments, "--digits", "16"]))
+    assert {name: rate.n_digits for name, rate in rates.items()} == {
+        "1 to 5": 30,
+        "6 to 10": 40,
+        "20": 20,
+    }
+    assert all(rate.n_errors > 0 for rate in rates.values())  # it was never trained
+    settings = json.loads((checkpoint / "audiokv.json").read_text())
+    assert settings["alignment_heads"] == []
+    more = ["--digits", "1", "--seed", "12", "--write-heads"]
+    other = measure(parser().parse_args([*arguments, *more]))
+    assert other["1 to 5"].n_digits == 15
+    assert "alignment_heads" in json.loads((checkpoint / "audiokv.json").read_text())

@@ -1,0 +1,1 @@
+"""Recipes that make what is committed here but not written by hand."""
