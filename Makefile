@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help serve test bench check clean serve-packages test-packages
+.PHONY: help serve test test-pbx bench check clean serve-packages test-packages
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +18,8 @@ TORCH_INDEX ?=
 comma := ,
 
 SERVE_PACKAGES := libportaudio2
-TEST_PACKAGES := $(SERVE_PACKAGES) chromium mosquitto pulseaudio pulseaudio-utils libasound2-plugins
+TEST_PACKAGES := $(SERVE_PACKAGES) chromium mosquitto sip-tester baresip-core \
+  pulseaudio pulseaudio-utils libasound2-plugins
 
 # $(call debian,PACKAGES,what for,what to do where they cannot be installed: true or false)
 define debian
@@ -42,6 +43,7 @@ endef
 help:
 	@echo "make serve [ARGS='--port 9000 …']  set up and start the server with its page"
 	@echo "make test [PYTEST_ARGS='…']        set up, check style and types, run all tests"
+	@echo "make test-pbx                      calls through a real Asterisk"
 	@echo "make bench                         run the benchmarks into benchmarks/results"
 	@echo "make check                         ruff and mypy only"
 	@echo "make clean                         remove .venv and caches (converted weights stay)"
@@ -57,6 +59,11 @@ check: $(VENV)/.ready-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# Asterisk comes from a newer Debian suite, unpacked beside the system and not installed into it.
+test-pbx: test-packages $(VENV)/.ready-dev
+	sh tests/pbx/install_asterisk $(VENV)/asterisk
+	AUDIOKV_ASTERISK=$(VENV)/asterisk $(BIN)/pytest tests/pbx/calls_through_asterisk.py $(PYTEST_ARGS)
 
 bench: test-packages $(VENV)/.ready-dev
 	@missed=; for script in benchmarks/*.py; do \

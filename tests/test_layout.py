@@ -166,9 +166,10 @@ def test_model_libraries_stay_in_models() -> None:
 
 def test_every_source_file_has_its_own_test_file() -> None:
     missing = []
-    for path in SOURCES:
+    for path in [*SOURCES, *sorted((REPOSITORY / "tools").rglob("*.py"))]:
         relative = path.relative_to(REPOSITORY)
-        mirrored = Path("tests") / relative.relative_to("audiokv").with_name(f"test_{path.name}")
+        inside = relative.relative_to("audiokv") if relative.parts[0] == "audiokv" else relative
+        mirrored = Path("tests") / inside.with_name(f"test_{path.name}")
         expected = TEST_NAMES.get(relative.as_posix(), mirrored.as_posix())
         if path.name == "__init__.py" or relative.as_posix() in WITHOUT_TESTS:
             continue

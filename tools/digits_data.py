@@ -163,8 +163,9 @@ def _noise(rng: np.random.Generator, n_samples: int) -> FloatArray:
     spectrum *= np.maximum(hz, 100.0) ** -rng.uniform(0.0, 1.0)
     if rng.random() < 0.5:  # noqa: PLR2004  half the strings: the noise came before 8 kHz sampling
         spectrum[hz > _NARROW_BAND_HZ] = 0.0
-    noise = np.fft.irfft(spectrum)[:n_samples].astype(np.float32)
-    return noise / np.sqrt(np.mean(noise**2))
+    noise: FloatArray = np.fft.irfft(spectrum)[:n_samples].astype(np.float32)
+    noise /= np.sqrt(np.mean(noise**2))
+    return noise
 
 
 def _room(rng: np.random.Generator, mixed: FloatArray, conditions: Conditions) -> FloatArray:
@@ -178,7 +179,8 @@ def _room(rng: np.random.Generator, mixed: FloatArray, conditions: Conditions) -
         snr_db = rng.uniform(*conditions.snr_db)
         mixed = mixed + _noise(rng, len(mixed)) * level * 10.0 ** (-snr_db / 20.0)
     gain = 10.0 ** (rng.uniform(*conditions.gain_db) / 20.0)
-    return (mixed * gain).clip(-1.0, 1.0).astype(np.float32)
+    heard: FloatArray = (mixed * gain).clip(-1.0, 1.0).astype(np.float32)
+    return heard
 
 
 def fill(

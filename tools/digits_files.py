@@ -59,7 +59,7 @@ def digits_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = WhitespaceSplit()
     unused = [name for at, name in enumerate(vocabulary) if at not in names]
     extra = [_SPECIAL[at] for at in (BOA, BOI, EOA, AUDIO_TOKEN)] + unused
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token=_SPECIAL[PAD],
         eos_token=_SPECIAL[EOS],
@@ -78,7 +78,7 @@ def write_checkpoint(
     model.config.save_pretrained(folder)
     extractor.save_pretrained(folder)
     digits_tokenizer().save_pretrained(folder)
-    GenerationConfig(
+    GenerationConfig(  # type: ignore[no-untyped-call]
         bos_token_id=BOS, eos_token_id=EOS, pad_token_id=PAD, do_sample=False, max_new_tokens=64
     ).save_pretrained(folder)
     weights = {
@@ -112,4 +112,5 @@ def read_checkpoint(folder: Path) -> tuple[DigitsModel, Gemma3nAudioFeatureExtra
     model.load_state_dict(
         {name.removeprefix(_PREFIX): tensor.float() for name, tensor in weights.items()}
     )
-    return model.eval(), AutoFeatureExtractor.from_pretrained(folder)
+    extractor = AutoFeatureExtractor.from_pretrained(folder)  # type: ignore[no-untyped-call]
+    return model.eval(), extractor

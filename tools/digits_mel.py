@@ -46,7 +46,8 @@ class LogMel:
         windowed = torch.cat([first, rest], dim=-1) * self._window
         magnitude = torch.fft.rfft(windowed, n=settings.fft_length).abs()
         mel = (magnitude @ self._filters).clamp(min=float(settings.mel_floor)).log()
-        return (mel - self._mean) / self._deviation
+        normalised: Tensor = (mel - self._mean) / self._deviation
+        return normalised
 
 
 def samples_for(n_slots: int) -> int:

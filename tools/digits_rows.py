@@ -209,7 +209,8 @@ class _RowWriter:
         is_gone = (self._rng.random(len(slots)) < self._rng.random()) & (segments > 0)
         if self._rng.random() < 0.5:  # noqa: PLR2004  half of the time the words stay
             is_gone &= slots >= 0
-        return ~is_gone | (segments[:, None] == segments[None, :])
+        seen: Bools = ~is_gone | (segments[:, None] == segments[None, :])
+        return seen
 
 
 def compose_row(rng: np.random.Generator, pool: Sequence[HeardString], plan: RowPlan) -> Row:

@@ -79,7 +79,7 @@ class Stage(ABC):
             group["lr"] = self.schedule.rate(self.step)
         self._optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.step)
-        loss.backward()  # type: ignore[no-untyped-call]  torch's own signature
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.weights.parameters(), _MAX_NORM)
         self._optimizer.step()
         self.step += 1

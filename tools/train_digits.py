@@ -24,7 +24,7 @@ from tools.digits_pool import make_extractor, make_pool
 from tools.digits_reading import Reading, ReadingPlan, hear_pool
 
 SPEEDS = (0.85, 0.92, 1.0, 1.08, 1.17)
-_WATCHED_LENGTHS = (3,) * 8 + (8,) * 4 + (20,) * 3  # a glimpse; `measure_digits` measures
+WATCHED_LENGTHS = (3,) * 8 + (8,) * 4 + (20,) * 3  # a glimpse; `measure_digits` measures
 _log = logging.getLogger(__name__)
 
 
@@ -39,6 +39,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--reading-steps", type=int, default=ReadingPlan.n_steps)
     options.add_argument("--pool", type=int, default=300, help="half-minute strings to make")
     options.add_argument("--save-every", type=int, default=200, help="steps between saves")
+    options.add_argument(
+        "--watch", type=int, nargs="+", default=WATCHED_LENGTHS, help="lengths of strings to log"
+    )
     options.add_argument("--threads", type=int, default=1)
     return options
 
@@ -54,7 +57,7 @@ def train(arguments: argparse.Namespace) -> None:
     mel = LogMel(extractor)
     pool = make_pool(arguments.seed, bank, mel, arguments.pool, work / "pool.pt")
     test_bank = DigitBank(load_recordings(arguments.speech, is_test=True))
-    watched = test_strings(arguments.seed, test_bank, _WATCHED_LENGTHS, Conditions())
+    watched = test_strings(arguments.seed, test_bank, arguments.watch, Conditions())
 
     model = fresh_model(digits_config())
     listening = Listening(
@@ -66,7 +69,7 @@ def train(arguments: argparse.Namespace) -> None:
 
     def report() -> str:
         write_checkpoint(arguments.out, model, extractor)
-        lengths = sorted(set(_WATCHED_LENGTHS))
+        lengths = sorted(set(arguments.watch))
         groups = [[one for one in watched if len(one.digits) == n] for n in lengths]
         rates = [error_rate(model, mel, group).percent for group in groups]
         return ", ".join(f"{n}: {rate:.1f} %" for n, rate in zip(lengths, rates, strict=True))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+    from websockets.asyncio.client import ClientConnection
 
 SECONDS = 4
 EXTENSIONS = {
@@ -95,6 +96,14 @@ async def test_twenty_calls_at_a_time(said: NDArray[np.int16], tmp_path: Path) -
     assert min(recognizer.likeness(n, said, RATE_HZ) for n in range(20)) > 0.85
 
 
+async def entered(ari: ClientConnection) -> str:
+    """Return the next channel that the application may use: before, it is not there for others."""
+    while True:
+        event = json.loads(await ari.recv())
+        if event["type"] == "StasisStart":
+            return str(event["channel"]["id"])
+
+
 async def test_a_call_is_snooped_on_without_being_touched(
     said: NDArray[np.int16], tmp_path: Path
 ) -> None:
@@ -104,10 +113,7 @@ async def test_a_call_is_snooped_on_without_being_touched(
         async with connect(events) as ari:
             target = f"127.0.0.1:{asterisk.sip_port}"
             calling = asyncio.create_task(run_sipp(tmp_path, target, said, service="110"))
-            event = json.loads(await ari.recv())
-            while event["type"] != "StasisStart":
-                event = json.loads(await ari.recv())
-            channel = event["channel"]["id"]
+            channel = await entered(ari)
             await asterisk.ask(
                 f"channels/{channel}/snoop", app="captions", spy="in", snoopId="snoop1"
             )
@@ -122,6 +128,7 @@ async def test_a_call_is_snooped_on_without_being_touched(
                 format="slin16",
                 transport_data="f(json)v(language=en)",
             )
+            assert {await entered(ari), await entered(ari)} == {"snoop1", "media1"}
             await asterisk.ask("bridges/bridge1", type="mixing")
             await asterisk.ask("bridges/bridge1/addChannel", channel="snoop1,media1")
             assert await calling == 0

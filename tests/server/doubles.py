@@ -76,7 +76,7 @@ class ScriptedStream:
     def begin_segment(self, at_ms: int) -> None:
         pass
 
-    def append(self, samples: FloatArray, speaker: str | None = None) -> None:
+    def append(self, samples: FloatArray, speaker: str | None = None) -> None:  # noqa: ARG002  the seam
         self.audio = np.concatenate([self.audio, samples])
 
     def commit(self, n_words: int) -> None:

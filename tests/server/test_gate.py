@@ -61,6 +61,17 @@ async def test_the_token_opens_a_foreign_path(options: dict[str, Any]) -> None:
         assert json.loads(await client.recv())["type"] == "Metadata"
 
 
+async def test_a_browser_opens_an_openai_session() -> None:
+    offered: Any = ["realtime", f"openai-insecure-api-key.{TOKEN}", "openai-beta.realtime-v1"]
+    async with (
+        running_server(token=TOKEN) as server,
+        connect(address(server, "/v1/realtime"), subprotocols=offered) as client,
+    ):
+        assert client.subprotocol == "realtime"
+        event = json.loads(await client.recv())
+        assert event["type"] == "transcription_session.created"
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -14,7 +14,8 @@ BLANK = 3
 
 def log_probabilities(n_slots: int, seed: int) -> np.ndarray:
     raw = np.random.default_rng(seed).standard_normal((n_slots, BLANK + 1)) * 2
-    return (raw - np.log(np.exp(raw).sum(-1, keepdims=True))).astype(np.float32)
+    table: np.ndarray = raw - np.log(np.exp(raw).sum(-1, keepdims=True))
+    return table.astype(np.float32)
 
 
 def best_by_trying(table: np.ndarray, digits: list[int]) -> float:

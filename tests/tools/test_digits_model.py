@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from transformers import Gemma3nForCausalLM
@@ -56,7 +58,8 @@ def test_audio_ids_have_a_table_of_their_own(model: DigitsModel) -> None:
 
 
 def test_logits_are_those_of_transformers_own_language_model(model: DigitsModel) -> None:
-    whole = Gemma3nForCausalLM(model.config.text_config).eval()
+    whole: Any = Gemma3nForCausalLM(model.config.text_config)
+    whole.eval()
     whole.model.load_state_dict(model.language_model.state_dict())
     ids = torch.tensor([[BOS, BOA, AUDIO_TOKEN, AUDIO_TOKEN, EOA, DIGIT_0 + 3]])
     with torch.no_grad():

@@ -14,7 +14,18 @@ if TYPE_CHECKING:
 
 def trained(tones: Path, folder: Path, *more: str) -> dict[str, torch.Tensor]:
     arguments = ["--speech", str(tones), "--out", str(folder / "out"), "--work", str(folder)]
-    few = ["--pool", "2", "--listening-steps", "1", "--reading-steps", "1", "--save-every", "9"]
+    few = [
+        "--pool",
+        "2",
+        "--listening-steps",
+        "1",
+        "--reading-steps",
+        "1",
+        "--save-every",
+        "9",
+        "--watch",
+        "1",
+    ]
     train(parser().parse_args([*arguments, *few, *more]))
     return load_file(folder / "out" / "model.safetensors")
 

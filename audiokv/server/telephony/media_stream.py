@@ -145,7 +145,7 @@ class MediaStreamDialect(QuietDialect):
         del more_ms
         is_new = self._fmt is not None and not self._is_silent
         self._is_silent = True
-        return [Finalize()] if is_new else []
+        return [*self._flushed(), Finalize()] if is_new else []
 
     def _start(self, fields: Node) -> list[Command]:
         if self._fmt is not None:
@@ -158,6 +158,10 @@ class MediaStreamDialect(QuietDialect):
         tracks = named or list(_TRACKS if self._is_both_asked else _ANY_TRACK)
         is_both = len(tracks) == len(_TRACKS)
         leg_fmt = CallAudio(encoding, rate_hz).fmt
+        if leg_fmt.sample_rate_hz != rate_hz:
+            raise MessageError(
+                "unsupported_audio", f"A stream of {rate_hz} Hz came.", "Send at most 48,000 Hz."
+            )
         self._legs = {track: _Leg(self._habits, leg_fmt) for track in tracks}
         if is_both:
             self._weaver = TrackWeaver(rate_hz, SILENCE_BYTE[encoding] * SAMPLE_BYTES[encoding])
@@ -199,12 +203,16 @@ class MediaStreamDialect(QuietDialect):
             n_leapt = 0
             if isinstance(piece, Gap):
                 n_samples = piece.duration_ms * rate_hz // 1000
-                woven, n_leapt = self._weaver.skip(number, n_samples)
+                woven, n_leapt = self._weaver.leap(number, n_samples)
             else:
                 woven = self._weaver.push(number, piece.data)
             commands += [Audio(woven)] if woven else []
             commands += [Gap(n_leapt * 1000 // rate_hz)] if n_leapt else []
         return commands
+
+    def _flushed(self) -> list[Command]:
+        """Return what still waited for lost chunks."""
+        return [c for track, leg in self._legs.items() for c in self._woven(track, leg.flush())]
 
     def _stop(self) -> list[Command]:
         if self._fmt is None:
@@ -212,7 +220,7 @@ class MediaStreamDialect(QuietDialect):
         if self._is_stopped:
             return []
         self._is_stopped = True
-        rest = [c for track, leg in self._legs.items() for c in self._woven(track, leg.flush())]
+        rest = self._flushed()
         if self._weaver is not None and (tail := self._weaver.flush()):
             rest.append(Audio(tail))
         return [*rest, Stop()]

@@ -34,7 +34,7 @@ class TrackWeaver:
             self._fill(1 - track, apart - self._max_apart_bytes)
         return self._take()
 
-    def skip(self, track: int, n_samples: int) -> tuple[bytes, int]:
+    def leap(self, track: int, n_samples: int) -> tuple[bytes, int]:
         """Let one leg go on over samples that it did not send.
 
         What was stood in for them already counts. A short rest is silence in the leg's channel;

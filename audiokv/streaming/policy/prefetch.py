@@ -25,6 +25,16 @@ class Prefetch(Protocol):
         """
 
 
+def check_share(share: float) -> None:
+    """Refuse what is no share.
+
+    Raises:
+        ValueError: It is not 0 to 1.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"the share {share} is not 0 to 1")
+
+
 @dataclass(frozen=True, slots=True)
 class NoPrefetch:
     """Makes no room: steps over the budget evict on the hot path."""
@@ -37,12 +47,27 @@ class NoPrefetch:
 
 @dataclass(frozen=True, slots=True)
 class StepPrefetch:
-    """Makes room for one more step after each: the fullest use of the budget."""
+    """Makes room for one more step after each: the fullest use of the budget.
+
+    Attributes:
+        max_share: Most of the budget that may be freed, 0 to 1. Where a step is more than that, no
+            room is made ahead: it would cost more of what is held than it saves time (measured at
+            10 % of Whisper's slots, steps of up to half the budget: 20 % errors instead of 9 %).
+
+    Raises:
+        ValueError: The share is out of range.
+    """
+
+    max_share: float = 0.15
+
+    def __post_init__(self) -> None:
+        """Refuse a share that is none."""
+        check_share(self.max_share)
 
     def free_slots(self, rhythm: RhythmPredictor, step_slots: int, total_slots: int) -> int:
-        """Return the slots of one step."""
+        """Return the slots of one step, or none where that is too much."""
         del rhythm
-        return min(step_slots, total_slots)
+        return step_slots if step_slots <= total_slots * self.max_share else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +86,7 @@ class RhythmPrefetch:
 
     def __post_init__(self) -> None:
         """Refuse a share that is none."""
-        if not 0 <= self.max_share <= 1:
-            raise ValueError(f"the share {self.max_share} is not 0 to 1")
+        check_share(self.max_share)
 
     def free_slots(self, rhythm: RhythmPredictor, step_slots: int, total_slots: int) -> int:
         """Return the slots of one step, in a pause those of the next stretch up to the cap."""

@@ -76,7 +76,7 @@ async def page_of(
 
 
 def cut_everyone(server: CaptionServer) -> int:
-    connections = list(server._table._open)
+    connections = list(server._gate._table._open)
     for connection in connections:
         connection.transport.abort()
     return len(connections)

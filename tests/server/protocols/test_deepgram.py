@@ -106,6 +106,15 @@ def test_a_final_result_without_a_pause_is_not_the_end_of_speech(following: Even
     assert [flags(m) for m in messages] == [("hi", True, False, False)]
 
 
+def test_a_caption_that_came_to_nothing_is_a_final_result_too() -> None:
+    dialect = opened(interim_results="true", utterance_end_ms="1000")
+    messages = told(dialect, caption("", is_final=False), caption(""), OFF, progress(9_000))
+    assert [flags(m) for m in messages] == [
+        ("", False, False, False),
+        ("", True, True, False),
+    ]
+
+
 def test_without_endpointing_nothing_ends_speech() -> None:
     messages = told(opened(endpointing="false"), caption("hi"), OFF, progress(99_000))
     assert [flags(m) for m in messages] == [("hi", True, False, False)]

@@ -152,8 +152,9 @@ def test_what_is_not_supported_is_refused_by_name(query: dict[str, Any]) -> None
 
 def test_what_pipecat_and_livekit_ask_for_by_default_is_taken() -> None:
     off = ("detect_entities", "diarize", "dictation", "numerals", "smart_format", "multichannel")
+    not_wanted: dict[str, Any] = dict.fromkeys(off, "false")
     options = asked(
-        **dict.fromkeys(off, "false"),
+        **not_wanted,
         model="nova-3-general",
         language="en",
         channels="1",

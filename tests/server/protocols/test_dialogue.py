@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from audiokv.server.outbox import Outbox
 from audiokv.server.protocols.dialect import (
     Audio,
     Begin,
@@ -12,11 +13,13 @@ from audiokv.server.protocols.dialect import (
     Stop,
     Taken,
 )
-from audiokv.server.protocols.dialogue import CHECK_EVERY_S, GAP_PIECE_MS
-from audiokv.server.wire import Binary
+from audiokv.server.protocols.dialogue import CHECK_EVERY_S, GAP_PIECE_MS, DialectListener
+from audiokv.server.wire import Binary, pack
 from audiokv.streaming.audio_format import AudioFormat
-from audiokv.streaming.messages import Done, Notice, Progress, Ready
+from audiokv.streaming.messages import Done, Limits, Notice, Progress, Ready
 from tests.server.doubles import (
+    FakeWire,
+    ManualClock,
     ScriptedRecognizer,
     captions_in,
     settle,
@@ -161,6 +164,16 @@ async def test_live_audio_is_taken_at_once_however_late_recognition_is() -> None
         rig.tell(Audio(speech(4, seconds=1), max_ahead_ms=500), Reply("taken"))
         await until(lambda: "taken" in rig.sent)
         recognizer.gate.set()
+
+
+def test_captions_said_before_are_told_first() -> None:
+    parrot = Parrot()
+    outbox = Outbox(FakeWire(), ManualClock())
+    past = captions_in(undisturbed(speech(1, seconds=3)))
+    ready = Ready("s-1", "m", (), Limits(1, 1, 1, 1))
+    DialectListener(parrot, outbox, "test").begin(ready, [pack(caption) for caption in past])
+    assert parrot.events == [ready, *past]
+    assert outbox.waiting_bytes == sum(len(c.text) for c in past if c.is_final)
 
 
 # Time

@@ -126,6 +126,12 @@ def test_other_sessions_are_refused(values: dict[str, object]) -> None:
         update_settings(BEFORE, values, LANGUAGES)
 
 
+@pytest.mark.parametrize("values", [{"include": ["x"]}, {"input_audio_format": "mp3"}, {"x": 1}])
+def test_other_sessions_of_the_beta_are_refused(values: dict[str, object]) -> None:
+    with pytest.raises(MessageError, match=next(iter(values))):
+        update_beta_settings(BEFORE, values, LANGUAGES)
+
+
 def test_what_is_shown_is_what_is_in_effect() -> None:
     settings = updated(
         turn_detection={"type": "server_vad", "threshold": 0.9, "silence_duration_ms": 200}

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+import trustme
 from websockets.exceptions import ConnectionClosed
 
 from audiokv.server.connections import ConnectionTable
@@ -37,12 +39,13 @@ async def listening(
     *,
     max_per_ip: int = 4,
     max_message_bytes: int = READ_BYTES,
+    context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Rig]:
     table = ConnectionTable(max_per_ip)
     port = TcpPort(handle, table=table, logger=LOGGER, max_message_bytes=max_message_bytes)
     assert port.sockets == ()
     async with asyncio.timeout(PATIENCE_S):
-        await port.listen("127.0.0.1", 0, None)
+        await port.listen("127.0.0.1", 0, context)
         try:
             yield Rig(port, table)
         finally:
@@ -105,6 +108,26 @@ async def test_no_piece_is_larger_than_a_message_may_be() -> None:
         await until(lambda: sum(sizes) == 5_000)
         writer.close()
     assert max(sizes) <= 1_024
+
+
+async def test_a_connection_with_tls_ends_as_well() -> None:
+    authority = trustme.CA()
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("localhost").configure_cert(server)
+    authority.configure_trust(client)
+
+    async def echo(wire: TcpWire) -> None:
+        await wire.send(await wire.receive())
+        await wire.close(1000, "done")
+
+    async with listening(echo, context=server) as rig:
+        number = rig.port.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", number, ssl=client, server_hostname="localhost"
+        )
+        writer.write(b"hello")
+        assert await reader.read() == b"hello"
+        writer.close()
 
 
 async def test_a_lost_connection_is_a_closed_one() -> None:

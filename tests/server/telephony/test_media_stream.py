@@ -129,6 +129,13 @@ def test_a_silence_on_the_line_ends_the_open_caption_once() -> None:
         assert dialect.miss(1_000) == []
 
 
+def test_a_silence_on_the_line_gives_out_what_waited_for_a_lost_chunk() -> None:
+    dialect = started(StreamHabits(reorder_ms=100))
+    dialect.hear(media(0))
+    assert dialect.hear(media(2)) == []
+    assert dialect.miss(2_000) == [Gap(20), Audio(b"\2" * 160), Finalize()]
+
+
 def test_two_tracks_become_two_channels() -> None:
     dialect = opened()
     begin = begin_in(dialect.hear(start(tracks=["inbound", "outbound"])))
@@ -235,6 +242,7 @@ def test_other_events_are_left_out(event: str) -> None:
         (STOP, "start_expected"),
         (start(mediaFormat={**MULAW, "encoding": "OPUS"}), "unsupported_codec"),
         (start(mediaFormat={**MULAW, "sampleRate": 100}), "unsupported_audio"),
+        (start(mediaFormat={"encoding": "l16", "sampleRate": 96_000}), "unsupported_audio"),
         (start(mediaFormat=[]), "bad_field"),
     ],
 )

@@ -34,7 +34,7 @@ def test_what_comes_late_of_a_leg_filled_up_is_left_out() -> None:
 def test_silence_stands_in_for_lost_samples() -> None:
     weaver = TrackWeaver(8_000, b"\0\0")
     weaver.push(0, b"aabbcc")
-    assert weaver.skip(1, 2) == (b"aa\0\0bb\0\0", 0)
+    assert weaver.leap(1, 2) == (b"aa\0\0bb\0\0", 0)
     assert weaver.push(1, b"33") == b"cc33"
 
 
@@ -42,7 +42,7 @@ def test_what_was_stood_in_for_a_silent_leg_counts_for_its_gap() -> None:
     weaver = TrackWeaver(1_000, b"\xff")
     for _ in range(4):
         weaver.push(0, b"x" * 500)  # the other leg is filled up to 1,500 samples
-    assert weaver.skip(1, 2_000) == (b"x\xff" * 500, 0)
+    assert weaver.leap(1, 2_000) == (b"x\xff" * 500, 0)
     assert weaver.push(1, b"abc") == b""
     assert weaver.push(0, b"xyz") == b"xaybzc"
 
@@ -51,10 +51,10 @@ def test_over_a_pause_of_both_legs_the_stream_leaps() -> None:
     weaver = TrackWeaver(1_000, b"\xff")
     weaver.push(0, b"abc")
     weaver.push(1, b"1")
-    assert weaver.skip(0, 60_000) == (b"b\xffc\xff", 60_000)
+    assert weaver.leap(0, 60_000) == (b"b\xffc\xff", 60_000)
     assert weaver.push(0, b"de") == b""
     # The other leg was two samples behind, which are stood in for.
-    assert weaver.skip(1, 60_002) == (b"", 0)
+    assert weaver.leap(1, 60_002) == (b"", 0)
     assert weaver.push(1, b"23") == b"d2e3"
 
 
@@ -72,7 +72,7 @@ def test_each_leg_keeps_its_samples_at_their_places(
     for track, n_samples, is_gap in pushes:
         if is_gap:
             sent[track].extend([0xFF] * n_samples)
-            complete, n_leapt = weaver.skip(track, n_samples)
+            complete, n_leapt = weaver.leap(track, n_samples)
             woven += complete + 2 * silence * n_leapt
         else:
             samples = [(len(sent[track]) + n) % 250 for n in range(n_samples)]

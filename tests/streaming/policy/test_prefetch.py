@@ -23,7 +23,12 @@ def test_no_prefetch_wants_nothing() -> None:
 
 def test_a_step_ahead_wants_a_step() -> None:
     assert StepPrefetch().free_slots(SPEAKING, 8, 100) == 8
-    assert StepPrefetch().free_slots(PAUSING, 8, 5) == 5
+    assert StepPrefetch().free_slots(PAUSING, 15, 100) == 15
+
+
+@pytest.mark.parametrize(("max_share", "wanted"), [(0.15, 0), (0.2, 16), (1.0, 16)])
+def test_a_step_that_is_much_of_the_budget_gets_no_room(max_share: float, wanted: int) -> None:
+    assert StepPrefetch(max_share).free_slots(SPEAKING, 16, 100) == wanted
 
 
 def test_the_rhythm_wants_a_stretch_in_a_pause_and_a_step_in_speech() -> None:
