@@ -119,4 +119,4 @@ $(VENV)/.made:
 
 clean:
 	rm -rf $(VENV) dist build *.egg-info .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find audiokv tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find audiokv tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +

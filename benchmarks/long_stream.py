@@ -124,7 +124,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Namespace:
     parser.add_argument("--model", default="whisper-base", help="name or folder of the model")
     parser.add_argument("--policy", default="audiokv", help="default: %(default)s")
     parser.add_argument(
-        "--budget-slots", type=int, default=150, metavar="N", help="default: %(default)s"
+        "--budget-slots", type=int, default=300, metavar="N", help="default: %(default)s"
     )
     parser.add_argument("--minutes", type=float, default=30.0, help="default: %(default)s")
     parser.add_argument(
@@ -182,6 +182,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     inner = load_recognizer(args.model, CacheOptions(args.budget_slots, args.policy))
     open_detector = SileroModel.load().open
     one_thread()
+    settings = {"model": args.model, "policy": args.policy}
+    path = args.out / "long_stream.json"
     results: dict[str, dict[str, object]] = {}
     logs: dict[str, HeldLog] = {}
     for name in ("ahead", "not ahead"):
@@ -191,8 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = VirtualListener(watched, open_detector).listen(samples, "en")
         results[name] = figures(run, log, args.budget_slots)
         print(name, results[name])
-    settings = {"model": args.model, "policy": args.policy}
-    path = write_results("long_stream", {"settings": settings, **results}, origin, args.out)
+        # Written after each run: it takes a while, and one alone is worth keeping.
+        path = write_results("long_stream", {"settings": settings, **results}, origin, args.out)
     plot(logs, args.budget_slots, path.with_suffix(".png"))
     found = complaints(results["ahead"], logs["ahead"], args.budget_slots)
     for complaint in found:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from audiokv.models.whisper.audio_budget import LIVE_PREFETCH
 from audiokv.streaming.policy.assembly import DriverOptions
 from audiokv.streaming.policy.audiokv import AudioKvPolicy
 from audiokv.streaming.policy.coverage_policies import RandomPolicy, UniformPolicy
 from audiokv.streaming.policy.guards import Guards
 from audiokv.streaming.policy.language_shares import LanguageShares
 from audiokv.streaming.policy.ordering import eviction_order, take
-from audiokv.streaming.policy.prefetch import NoPrefetch, RhythmPrefetch, StepPrefetch
+from audiokv.streaming.policy.prefetch import NoPrefetch, RhythmPrefetch
 from audiokv.streaming.policy.protocol import EvictionPolicy
 from audiokv.streaming.policy.registry import POLICY_NAMES, audiokv_policy, policy_by_name
 from audiokv.streaming.policy.smoothing import NoSmoother, SpectralSmoother
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from audiokv.streaming.policy.ledger import SlotLedger
 
 # What the live audio cache is opened with.
-LIVE = DriverOptions(high_water=1.0, prefetch=StepPrefetch())
+LIVE = DriverOptions(high_water=1.0, prefetch=LIVE_PREFETCH)
 RANDOM = "random"
 AUDIOKV = "audiokv"
 ORACLE = "oracle"

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from audiokv.streaming.policy.marks import SlotMarks
 
 
+# A window is short and fills between two steps, so room for one step is what it needs. The step
+# that closes a segment may cover the pause before it: 320 ms.
+LIVE_PREFETCH = StepPrefetch(rare_slots=16)
+
+
 class AudioHolder(Protocol):
     """Chooses which audio slots of a window the decoder may look at.
 
@@ -163,8 +168,7 @@ class AudioBudget:
         profile: str = "default",
         prior: DialectPrior | None = None,
     ) -> None:
-        # A window is short and fills between two steps: room for one step is what it needs.
-        options = DriverOptions(profile_by_name(profile), high_water=1.0, prefetch=StepPrefetch())
+        options = DriverOptions(profile_by_name(profile), high_water=1.0, prefetch=LIVE_PREFETCH)
         self.driver = open_driver(policy, budget_slots, SLOT_MS, options)
         chosen = self.driver.policy
         self._max_merged = chosen.max_merged_slots if isinstance(chosen, MergingPolicy) else 1

@@ -53,12 +53,15 @@ class StepPrefetch:
         max_share: Most of the budget that may be freed, 0 to 1. Where a step is more than that, no
             room is made ahead: it would cost more of what is held than it saves time (measured at
             10 % of Whisper's slots, steps of up to half the budget: 20 % errors instead of 9 %).
+        rare_slots: Size of steps that are too rare to be remembered; they get room where that is
+            within the share.
 
     Raises:
         ValueError: The share is out of range.
     """
 
     max_share: float = 0.15
+    rare_slots: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a share that is none."""
@@ -67,7 +70,9 @@ class StepPrefetch:
     def free_slots(self, rhythm: RhythmPredictor, step_slots: int, total_slots: int) -> int:
         """Return the slots of one step, or none where that is too much."""
         del rhythm
-        return step_slots if step_slots <= total_slots * self.max_share else 0
+        most = total_slots * self.max_share
+        wanted = (max(step_slots, self.rare_slots), step_slots)
+        return next((slots for slots in wanted if slots <= most), 0)
 
 
 @dataclass(frozen=True, slots=True)

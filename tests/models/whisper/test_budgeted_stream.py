@@ -186,26 +186,26 @@ def test_a_flood_of_audio_is_held_in_whole_slots(tiny: Tiny, decodes: Decodes) -
 
 
 def test_the_holder_hears_of_all_that_happens_to_the_window(tiny: Tiny, decodes: Decodes) -> None:
-    opened = stream(tiny, CacheOptions(30, "keydiff"), None)
+    opened = stream(tiny, CacheOptions(70, "keydiff"), None)
     assert isinstance(opened._holder, AudioBudget)
     ledger = opened._holder.driver.ledger
     opened.open(1_000)
-    for seed in range(3):
+    for seed in range(7):
         opened.append(noise(3_200, seed))
         opened.decode()
-    assert ledger.attention.n_probes == 3
+    assert ledger.attention.n_probes == 7
     assert ledger.attention.key_similarity.any()
     received = decodes.results[-1].attention.mean(axis=(0, 1), dtype=np.float64)
     assert ledger.attention.latest.tolist() == pytest.approx(received.tolist())
     opened._committed_ms = 1_100
     opened.commit(0)
-    assert ledger.is_committed.tolist() == [i < 5 for i in range(30)]
+    assert ledger.is_committed.tolist() == [i < 5 for i in range(70)]
     opened.begin_segment(1_200)
     assert np.flatnonzero(ledger.keeping == Keeping.SEGMENT_END).tolist() == [9]
     opened._tracker.choose("de")
     opened.append(noise(3_200))
     opened.rest()
-    assert ledger.held < 30  # room for the next step
+    assert ledger.held < 70  # room for the next step
     opened.decode()
     assert ledger.languages.name(int(ledger.language[-1])) == "de"
 

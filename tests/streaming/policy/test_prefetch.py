@@ -26,6 +26,12 @@ def test_a_step_ahead_wants_a_step() -> None:
     assert StepPrefetch().free_slots(PAUSING, 15, 100) == 15
 
 
+@pytest.mark.parametrize(("total_slots", "wanted"), [(200, 16), (100, 10), (60, 0)])
+def test_rare_steps_get_room_where_there_is_enough(total_slots: int, wanted: int) -> None:
+    assert StepPrefetch(rare_slots=16).free_slots(SPEAKING, 10, total_slots) == wanted
+    assert StepPrefetch(rare_slots=16).free_slots(SPEAKING, 20, 200) == 20
+
+
 @pytest.mark.parametrize(("max_share", "wanted"), [(0.15, 0), (0.2, 16), (1.0, 16)])
 def test_a_step_that_is_much_of_the_budget_gets_no_room(max_share: float, wanted: int) -> None:
     assert StepPrefetch(max_share).free_slots(SPEAKING, 16, 100) == wanted
