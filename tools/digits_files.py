@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from transformers import Gemma3nAudioFeatureExtractor
 
 _PREFIX = "model."
+_MAX_POSITIONS = 4096  # as far as positions jump in training
 _SPECIAL = {
     PAD: "<pad>",
     EOS: "<eos>",
@@ -101,6 +102,7 @@ def write_settings(folder: Path, heads: Sequence[tuple[int, int]]) -> None:
         "languages": ["en"],
         "alignment_heads": [list(one) for one in heads],
         "dtype": "float32",
+        "max_positions": _MAX_POSITIONS,
     }
     (folder / "audiokv.json").write_text(json.dumps(settings) + "\n", "utf-8")
 

@@ -30,7 +30,7 @@ _SOUNDING_WEIGHT = 0.3
 class ListeningPlan:
     """How long and on what the tower is trained."""
 
-    n_steps: int = 2000
+    n_steps: int = 13000
     n_windows: int = 4
     n_slots: int = 50
     peak_rate: float = 1e-3

@@ -52,7 +52,7 @@ class ReadingPlan:
         seed: Of the batches.
     """
 
-    n_steps: int = 2000
+    n_steps: int = 10000
     n_rows: int = 4
     peak_rate: float = 1e-3
     n_warm_up: int = 100

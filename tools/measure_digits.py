@@ -34,6 +34,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--checkpoint", type=Path, required=True)
     options.add_argument("--digits", type=int, default=600, help="at least so many in each group")
     options.add_argument("--seed", type=int, default=11)
+    options.add_argument(
+        "--loudest-noise-db", type=float, default=12.0, help="least distance of noise to speech"
+    )
     options.add_argument("--write-heads", action="store_true")
     return options
 
@@ -43,6 +46,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, ErrorRate]:
     torch.set_num_threads(1)
     model, extractor = read_checkpoint(arguments.checkpoint)
     mel = LogMel(extractor)
+    quietest_db = Conditions().snr_db[1]
+    conditions = Conditions(snr_db=(arguments.loudest_noise_db, quietest_db))
     bank = DigitBank(load_recordings(arguments.speech, is_test=True))
     if arguments.write_heads:
         train_bank = DigitBank(load_recordings(arguments.speech, is_test=False))
@@ -51,7 +56,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, ErrorRate]:
     rates = {}
     for name, lengths in GROUPS.items():
         repeated = lengths * -(-arguments.digits // sum(lengths))
-        strings = test_strings(arguments.seed, bank, repeated, Conditions())
+        strings = test_strings(arguments.seed, bank, repeated, conditions)
         rate = error_rate(model, mel, strings)
         _log.info("%s digits: %s", name, json.dumps(vars(rate) | {"percent": rate.percent}))
         rates[name] = rate

@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--seed", type=int, default=3)
     options.add_argument("--listening-steps", type=int, default=ListeningPlan.n_steps)
     options.add_argument("--reading-steps", type=int, default=ReadingPlan.n_steps)
-    options.add_argument("--pool", type=int, default=300, help="half-minute strings to make")
+    options.add_argument("--pool", type=int, default=900, help="half-minute strings to make")
     options.add_argument("--save-every", type=int, default=200, help="steps between saves")
     options.add_argument(
         "--watch", type=int, nargs="+", default=WATCHED_LENGTHS, help="lengths of strings to log"

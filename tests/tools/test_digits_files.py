@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoTokenizer, Gemma3nAudioFeatureExtractor
 from audiokv.models.gemma3n.prompt_layout import ModelSettings
 from tools.digits_files import digits_tokenizer, read_checkpoint, write_checkpoint, write_settings
 from tools.digits_model import BOA, BOS, EOA, EOS, DigitsModel, digits_config
+from tools.digits_rows import RowPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,3 +83,4 @@ def test_the_live_recognisers_settings_are_written(tmp_path: Path) -> None:
     assert settings.prompt == "plain"
     assert settings.languages == frozenset({"en"})
     assert settings.alignment_heads == ((3, 1), (5, 0))
+    assert settings.max_positions == RowPlan().max_gap  # it was never trained on larger ones
