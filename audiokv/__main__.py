@@ -12,7 +12,7 @@ from audiokv.streaming.errors import AudioKVError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from audiokv.models.base import Recognizer
+    from audiokv.models.base import Recognizer, WeightOptions
     from audiokv.streaming.audio_cache import CacheOptions
     from audiokv.streaming.speakers import Embed
     from audiokv.streaming.voice_activity import VoiceDetector
@@ -23,19 +23,21 @@ EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
 
-def load_recognizer(name: str, cache: CacheOptions) -> Recognizer:
+def load_recognizer(name: str, cache: CacheOptions, weights: WeightOptions) -> Recognizer:
     """Load a recogniser; its libraries are imported no earlier.
 
     Args:
         name: A name ``audiokv.models.weights.resolve_model`` knows.
         cache: Bound of each stream's audio cache.
+        weights: How to load the weights, where the model has a choice.
 
     Raises:
+        ConfigError: The model has no such choice.
         WeightsError: Its weights are missing or damaged.
     """
     from audiokv.models import load  # noqa: PLC0415  torch takes seconds to import
 
-    return load.load_recognizer(name, cache)
+    return load.load_recognizer(name, cache, weights)
 
 
 def load_detector() -> Callable[[], VoiceDetector]:

@@ -8,12 +8,15 @@ where another stopped, and several may run at once. Tables and plots are made of
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from audiokv.models.weights import resolve_model
 from benchmarks.recordings import DEFAULT_MANIFEST
 from benchmarks.results_file import provenance, write_results
 from benchmarks.retention_policies import variants
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from benchmarks.retention_policies import Variant
     from benchmarks.retention_rows import Row
     from benchmarks.retention_speech import Clip
+    from benchmarks.retention_streaming import BoundedModel
 
     Measure = Callable[[list[Clip], Table], Iterator[Row]]
 
@@ -63,8 +67,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Namespace:
     parser.add_argument(
         "--dtype",
         choices=DTYPES,
-        help="of the matrix products (default: bfloat16 in S, as live on processors that have it, "
-        "else float32)",
+        help="of Whisper's matrix products (default: bfloat16 in S, as live on processors that "
+        "have it, else float32); a Gemma-3n's own settings name its type",
     )
     parser.add_argument(
         "--again", type=_names, default=[], metavar="A,B", help="measure these anew"
@@ -89,19 +93,39 @@ def _percents(text: str) -> list[int]:
 
 def streaming(args: Namespace, chosen: list[Variant]) -> Measure:
     """Return what measures in mode S."""
-    import torch  # noqa: PLC0415  seconds to import
-
-    from audiokv.models.silero import SileroModel  # noqa: PLC0415  likewise
+    from audiokv.models.silero import SileroModel  # noqa: PLC0415  seconds to import
     from benchmarks.retention_streaming import StreamingRunner  # noqa: PLC0415  likewise
-    from benchmarks.retention_whisper import BoundedWhisper  # noqa: PLC0415  likewise
 
-    model = BoundedWhisper(args.model, getattr(torch, args.dtype))
-    runner = StreamingRunner(model, SileroModel.load().open)
+    runner = StreamingRunner(bounded_model(args), SileroModel.load().open)
     return lambda clips, table: runner.rows(clips, chosen, args.retention, table, args.again)
 
 
+def bounded_model(args: Namespace) -> BoundedModel:
+    """Return the model as mode S needs it."""
+    import torch  # noqa: PLC0415  seconds to import
+
+    from benchmarks.retention_gemma import BoundedGemma  # noqa: PLC0415  likewise
+    from benchmarks.retention_whisper import BoundedWhisper  # noqa: PLC0415  likewise
+
+    if is_gemma(args.model):
+        return BoundedGemma(args.model)
+    return BoundedWhisper(args.model, getattr(torch, args.dtype))
+
+
+def is_gemma(name: str) -> bool:
+    """Tell a Gemma-3n from a Whisper; the former's folder says which type it computes in."""
+    config = json.loads((resolve_model(name).folder / "config.json").read_text("utf-8"))
+    return bool(config["model_type"] == "gemma3n")
+
+
 def static(args: Namespace, chosen: list[Variant]) -> Measure:
-    """Return what measures in modes P and D."""
+    """Return what measures in modes P and D.
+
+    Raises:
+        SystemExit: The model is no Whisper.
+    """
+    if is_gemma(args.model):
+        raise SystemExit(f"{args.model} is a Gemma-3n, which is measured in --mode S only.")
     import torch  # noqa: PLC0415  seconds to import
 
     from benchmarks.retention_batch import BatchedWhisper  # noqa: PLC0415  likewise
@@ -112,13 +136,23 @@ def static(args: Namespace, chosen: list[Variant]) -> Measure:
     return lambda clips, table: runner.rows(clips, chosen, args.retention, table, args.again)
 
 
+def settings_of(args: Namespace) -> dict[str, object]:
+    """Return what a run's rows depend on besides the code; a folder's weights may change."""
+    settings = {name: getattr(args, name) for name in ("policies", "retention", "seeds")}
+    if not is_gemma(args.model):
+        return {**settings, "dtype": args.dtype}
+    parts = sorted(resolve_model(args.model).folder.glob("model*.safetensors"))
+    digests = [sha256(part.read_bytes()).hexdigest() for part in parts]
+    return {**settings, "weights_sha256": digests}
+
+
 def measure(args: Namespace) -> None:
     """Fill the tables of the wanted speech."""
     one_thread()
     chosen = variants(args.policies, args.seeds)
     origin = provenance()
     run = (streaming if args.mode == "S" else static)(args, chosen)
-    settings = {key: getattr(args, key) for key in ("policies", "retention", "seeds", "dtype")}
+    settings = settings_of(args)
     for speech in args.speech:
         table = Table.open(args.mode, args.model, speech, args.out)
         table.begin(origin, settings)

@@ -155,6 +155,7 @@ POLICY_ABLATIONS: dict[str, Change] = {
     "audiokv-no-coverage": _ranked,
     "audiokv-no-commitment": _with(committed_weight=1.0, context_weight=1.0),
     "audiokv-no-context": lambda policy: replace(policy, context_weight=policy.committed_weight),
+    "audiokv-long-memory": _with(memory_ms=1_000_000_000),
     "audiokv-no-scores": _with(score_power=0.0),
     "audiokv-no-guards": _without_guards,
     "audiokv-no-languages": _with(languages=LanguageShares(0.0)),

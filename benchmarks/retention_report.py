@@ -23,7 +23,17 @@ MODE_TITLES = {
     "S": "live session, evicted at every step",
 }
 _ARROWS = {"worse": " ↑", "better": " ↓", "same": ""}
-POOLED = ("english", "pauses", "noise20", "noise10", "noise5", "digits")  # English words
+# English words.
+POOLED = (
+    "english",
+    "pauses",
+    "noise20",
+    "noise10",
+    "noise5",
+    "digits",
+    "digit-strings",
+    "digit-streams",
+)
 _COLUMNS = (
     "Kept",
     "Policy",

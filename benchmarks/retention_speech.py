@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.digit_streams import StreamPlan, bank_of_test_takes, digit_stream
 from benchmarks.measures import Errors, errors
 from benchmarks.recordings import SAMPLES_PER_MS, Recording, read_manifest
+from tools.digits_data import Conditions, string_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +32,10 @@ _SPACED_LANGUAGES = ("en", "es", "de", "fr")
 _LEAD_MS = 300
 _WORD_PAUSE_MS = (150, 400)
 _SENTENCE_PAUSE_MS = (300, 1500)
+_N_STRINGS, _STRING_DIGITS = 30, 20
+_STRING_CONDITIONS = Conditions(pauses_ms=(60.0, 200.0), long_pause_share=0.0)  # one segment
+_N_STREAMS, _STREAM_MS = 15, 25_000
+_STREAM_PLAN = StreamPlan(n_digits=(3, 9), gaps_ms=(300, 1500))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,29 @@ def _digits(manifest: Path) -> Iterator[Clip]:
             )
 
 
+def _digit_strings(manifest: Path) -> Iterator[Clip]:
+    """Twenty digits with short pauses, so that all of a string is one segment."""
+    bank = bank_of_test_takes(manifest.parent / "digits")
+    for number in range(_N_STRINGS):
+        name = f"digit-strings/{number}"
+        spoken = string_of(_chance(name), bank, _STRING_DIGITS, _STRING_CONDITIONS)
+        text = " ".join(DIGIT_WORDS[digit] for digit in spoken.digits)
+        yield _spelled_clip(name, text, spoken.samples)
+
+
+def _digit_streams(manifest: Path) -> Iterator[Clip]:
+    """Several strings with pauses between them, so that a stream has several segments."""
+    bank = bank_of_test_takes(manifest.parent / "digits")
+    for number in range(_N_STREAMS):
+        stream = digit_stream(bank, _STREAM_MS, number, _STREAM_PLAN)
+        text = " ".join(string.text for string in stream.strings)
+        yield _spelled_clip(f"digit-streams/{number}", text, stream.samples)
+
+
+def _spelled_clip(name: str, text: str, samples: FloatArray) -> Clip:
+    return Clip(name, name, "en", "en", text, samples, spells_digits=True)
+
+
 def noisy(clip: Clip, snr_db: float) -> Clip:
     """Return a clip with white noise, at a level in dB under its root mean square."""
     noise = _chance(f"noise/{clip.name}").standard_normal(len(clip.samples))
@@ -216,6 +245,8 @@ _SETS: dict[str, Callable[[Path], Iterator[Clip]]] = {
     "pauses": _pauses,
     **{f"noise{snr_db}": _noise_set(snr_db) for snr_db in NOISE_LEVELS_DB},
     "digits": _digits,
+    "digit-strings": _digit_strings,
+    "digit-streams": _digit_streams,
     "languages": _languages,
     "mixed": _mixed,
 }

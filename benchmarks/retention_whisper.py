@@ -67,6 +67,8 @@ class BoundedWhisper:
         dtype: Type of the matrix products; the same in all runs that are compared.
     """
 
+    n_together = 1  # they would take turns
+
     def __init__(self, name: str, dtype: torch.dtype) -> None:
         bound_kernel_caches(os.environ)
         files = resolve_model(name)
@@ -79,9 +81,24 @@ class BoundedWhisper:
         dims = network.dims
         self.slot_bytes = 2 * dims.n_decoder_layers * dims.d_model * dtype.itemsize
 
-    def recognizer(self, bound: CacheBound | None, log: CacheLog) -> _Measured:
-        """Return the model with its audio cache in a bound."""
-        return _Measured(self._inner, self.decoded, bound, log)
+    @property
+    def info(self) -> RecognizerInfo:
+        """What the model is and can do."""
+        return self._inner.info
+
+    def open_stream(
+        self, options: StreamOptions, bound: CacheBound | None, log: CacheLog
+    ) -> _MeasuredStream:
+        """Return a stream with its audio cache in a bound."""
+        stream = _MeasuredStream(self._inner.model, options, self._inner.window)
+        stream.watch(self.decoded, log)
+        if bound is not None:
+            stream.hold_within(bound)
+        return stream
+
+    def decode(self, streams: Sequence[RecognizerStream]) -> list[Hypothesis]:
+        """Recognise the windows."""
+        return self._inner.decode(streams)
 
     def forget_audio(self) -> None:
         """Let encoded windows and what was decoded from them go."""
@@ -101,39 +118,6 @@ class _OpenRecognizer(WhisperRecognizer):
     def window(self) -> WindowOptions:
         """Sizes of the window."""
         return self._window
-
-
-class _Measured:
-    """Implements ``Recognizer`` for one stream under a bound."""
-
-    def __init__(
-        self,
-        inner: _OpenRecognizer,
-        decoded: DecodeOnce,
-        bound: CacheBound | None,
-        log: CacheLog,
-    ) -> None:
-        self._inner = inner
-        self._decoded = decoded
-        self._bound = bound
-        self._log = log
-
-    @property
-    def info(self) -> RecognizerInfo:
-        """What the model is and can do."""
-        return self._inner.info
-
-    def open_stream(self, options: StreamOptions) -> WhisperStream:
-        """Return fresh state for one stream."""
-        stream = _MeasuredStream(self._inner.model, options, self._inner.window)
-        stream.watch(self._decoded, self._log)
-        if self._bound is not None:
-            stream.hold_within(self._bound)
-        return stream
-
-    def decode(self, streams: Sequence[RecognizerStream]) -> list[Hypothesis]:
-        """Recognise the windows."""
-        return self._inner.decode(streams)
 
 
 class _MeasuredStream(WhisperStream):

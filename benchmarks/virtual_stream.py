@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from audiokv.models.base import StreamOptions
@@ -22,7 +23,7 @@ from benchmarks.measures import Arrival
 from benchmarks.recordings import to_pcm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
     from numpy.typing import NDArray
@@ -79,6 +80,29 @@ class VirtualRun:
         """All computing."""
         return self.listen_ms + sum(step.compute_ms for step in self.steps)
 
+    def take_caption(self, arrival: Arrival) -> None:
+        """Note a caption."""
+        self.arrivals.append(arrival)
+
+    def take_step(self, step: Step) -> None:
+        """Note a step whose captions are out."""
+        self.steps.append(step)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Audio as it comes.
+
+    Attributes:
+        at_ms: When.
+        audio: pcm_s16le, 16 kHz mono; any number of bytes.
+        finalizes: Whether the open segment is to end behind it.
+    """
+
+    at_ms: float
+    audio: bytes
+    finalizes: bool = False
+
 
 class VirtualListener:
     """Runs streams of one recogniser in virtual time.
@@ -113,23 +137,44 @@ class VirtualListener:
             samples: Shape (n,), 16 kHz mono.
             language: ISO 639-1 code, or None to have it detected.
         """
+        audio = to_pcm(samples)
+        pieces = (
+            Piece(FRAME_MS * (n + 1.0), audio[first : first + _FRAME_BYTES])
+            for n, first in enumerate(range(0, len(audio), _FRAME_BYTES))
+        )
+        return self.listen_to(pieces, StreamOptions(language=language))
+
+    def listen_to(
+        self, pieces: Iterable[Piece], wishes: StreamOptions, run: VirtualRun | None = None
+    ) -> VirtualRun:
+        """Return what a stream says of audio that comes piece by piece.
+
+        Args:
+            pieces: In order of time.
+            wishes: What the source wishes.
+            run: Where it is noted; by default in a fresh one, which keeps everything.
+        """
+        run = run or VirtualRun()
         session = Session(
             fmt=AudioFormat(),
-            stream=self._recognizer.open_stream(StreamOptions(language=language)),
+            stream=self._recognizer.open_stream(wishes),
             info=self._info,
             detector=self._open_detector(),
             options=self._options,
         )
-        run = VirtualRun()
-        audio = to_pcm(samples)
-        busy_ms, heard_ms = 0.0, 0
-        for first in range(0, len(audio), _FRAME_BYTES):
-            session.push(audio[first : first + _FRAME_BYTES])
-            heard_ms += FRAME_MS
-            if first + _FRAME_BYTES >= len(audio):
-                session.stop()
-            busy_ms = self._catch_up(session, run, max(busy_ms, float(heard_ms)))
-        run.duration_ms = float(heard_ms)
+        busy_ms = at_ms = 0.0
+        ahead: Piece | None = None
+        for piece in chain(pieces, (None,)):  # one behind: the last piece ends the stream
+            if ahead is not None:
+                session.push(ahead.audio)
+                if ahead.finalizes:
+                    session.finalize()
+                at_ms = ahead.at_ms
+                if piece is None:
+                    session.stop()
+                busy_ms = self._catch_up(session, run, max(busy_ms, at_ms))
+            ahead = piece
+        run.duration_ms = float(session.received_ms)
         return run
 
     def _catch_up(self, session: Session, run: VirtualRun, at_ms: float) -> float:
@@ -142,11 +187,13 @@ class VirtualListener:
                 events += session.apply(self._recognizer.decode([session.stream])[0])
             cost_ms = (self._compute_s() - began_s) * 1e3
             at_ms += cost_ms
-            run.arrivals += [Arrival(at_ms, e) for e in events if isinstance(e, Caption)]
+            for event in events:
+                if isinstance(event, Caption):
+                    run.take_caption(Arrival(at_ms, event))
             if due_ms is None:
                 run.listen_ms += cost_ms
                 return at_ms
-            run.steps.append(Step(due_ms, cost_ms, at_ms - due_ms))
+            run.take_step(Step(due_ms, cost_ms, at_ms - due_ms))
             began_s = self._compute_s()
             session.rest()  # after the captions, yet before the next step
             at_ms += (self._compute_s() - began_s) * 1e3

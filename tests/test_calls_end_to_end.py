@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +13,7 @@ from websockets.asyncio.client import connect
 from audiokv.streaming.g711 import encode_mulaw
 from audiokv.streaming.resampler import StreamResampler
 from benchmarks.measures import Errors, errors
+from tests.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,24 +29,9 @@ TAIL_MS = 400
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """``audiokv serve`` on a free port; gives the address of its sockets."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("AUDIOKV_")}
-    environment |= {k: v for k, v in os.environ.items() if k == "AUDIOKV_CACHE"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "audiokv", "serve", "--port", "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "http://" in line:
-                yield line[line.index("http://") :].strip().replace("http", "ws", 1)
-                break
-        else:
-            pytest.fail("the server ended before it listened")
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+    """The address of its sockets."""
+    with serving() as running:
+        yield running.sockets
 
 
 def telephone_audio(path: Path) -> bytes:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +13,7 @@ import webvtt
 
 from benchmarks.measures import Errors, errors
 from tests.client.web.page_driver import run_page, write_microphone_wav
+from tests.serving import PATIENCE_S, RealServer, send, serving, start_sending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,30 +21,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 SPOKEN = "librispeech/1089-134686-0000.flac"
-PATIENCE_S = 240
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """``audiokv serve`` on a free port; gives the page's address."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("AUDIOKV_")}
-    environment |= {k: v for k, v in os.environ.items() if k == "AUDIOKV_CACHE"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "audiokv", "serve", "--port", "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "http://" in line:
-                yield line[line.index("http://") :].strip()
-                break
-        else:
-            pytest.fail("the server ended before it listened")
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-        assert process.returncode in {0, 130}
+def server() -> Iterator[RealServer]:
+    with serving() as running:
+        yield running
 
 
 def recordings(speech_folder: Path) -> list[dict[str, str]]:
@@ -54,26 +34,13 @@ def recordings(speech_folder: Path) -> list[dict[str, str]]:
     return [entry for entry in map(json.loads, lines) if entry["text"]]
 
 
-def send(server: str, *arguments: str | Path) -> None:
-    process = start_sending(server, *arguments)
-    assert process.wait(PATIENCE_S) == 0
-
-
-def start_sending(server: str, *arguments: str | Path) -> subprocess.Popen[bytes]:
-    url = server.replace("http", "ws").rstrip("/") + "/v1/stream"
-    command = [sys.executable, "-m", "audiokv", "send", "--fast", "--url", url]
-    return subprocess.Popen(  # noqa: S603  our own command
-        [*command, *map(str, arguments)], stdout=subprocess.DEVNULL
-    )
-
-
 @pytest.mark.browser
 def test_the_page_shows_what_the_microphone_hears(
-    server: str, speech_folder: Path, tmp_path: Path
+    server: RealServer, speech_folder: Path, tmp_path: Path
 ) -> None:
     wav = write_microphone_wav(speech_folder / SPOKEN, tmp_path / "spoken.wav")
     screenshot = Path(os.environ.get("AUDIOKV_SCREENSHOT") or tmp_path / "page.png")
-    shown = run_page(server, wav, seconds=11, screenshot=screenshot)
+    shown = run_page(server.page, wav, seconds=11, screenshot=screenshot)
     reference = next(r["text"] for r in recordings(speech_folder) if r["file"] == SPOKEN)
     # The browser may miss the first tenths of a second of its fake microphone.
     assert errors(reference, shown, "en").rate <= 0.15, shown
@@ -81,7 +48,7 @@ def test_the_page_shows_what_the_microphone_hears(
 
 
 def test_every_recording_becomes_captions_and_subtitles(
-    server: str, speech_folder: Path, tmp_path: Path
+    server: RealServer, speech_folder: Path, tmp_path: Path
 ) -> None:
     spoken = recordings(speech_folder)
     send(
@@ -106,7 +73,9 @@ def test_every_recording_becomes_captions_and_subtitles(
     assert english.rate <= 0.04
 
 
-def test_two_languages_at_once_stay_apart(server: str, speech_folder: Path, tmp_path: Path) -> None:
+def test_two_languages_at_once_stay_apart(
+    server: RealServer, speech_folder: Path, tmp_path: Path
+) -> None:
     files = {"de": "multilingual/de.wav", "ja": "multilingual/ja.wav"}
     alone = {}
     for language, file in files.items():

@@ -77,11 +77,12 @@ def test_serve_joins_the_loader_to_the_server(
 
     def run(
         arguments: argparse.Namespace,
-        load_recognizer: Callable[[str, str], Any],
+        load_recognizer: Callable[[str, str, str], Any],
         load_detector: Callable[[], Any],
         load_encoder: Callable[[], Any],
     ) -> int:
-        seen.append((arguments.port, load_recognizer("some-model", "a bound"), load_detector()))
+        recognizer = load_recognizer("some-model", "a bound", "a type")
+        seen.append((arguments.port, recognizer, load_detector()))
         seen.append(load_encoder())
         return 0
 
@@ -93,7 +94,7 @@ def test_serve_joins_the_loader_to_the_server(
     encoders = SimpleNamespace(load=lambda: encoder)
     fake_module("audiokv.models.speaker_encoder", SpeakerEncoder=encoders)
     assert exit_code(monkeypatch, "serve", "--port", "9000") == 0
-    assert seen == [(9000, ("some-model", "a bound"), "a new detector"), "an embedding"]
+    assert seen == [(9000, ("some-model", "a bound", "a type"), "a new detector"), "an embedding"]
 
 
 @pytest.mark.parametrize("name", ["send", "mic"])

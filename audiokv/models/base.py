@@ -27,6 +27,10 @@ class RecognizerInfo:
         languages: ISO 639-1 codes it recognises.
         aligns: Whether its word times come from alignment; else words are committed by agreement.
         max_window_ms: Longest audio one decode may cover.
+        context_gap_ms: How much silence before a segment should be recognised too, in a window that
+            goes on where the silence is no longer; 0 where a segment is best recognised by itself.
+        batch_streams: Streams it is best given at once where so many are due; 1 where it gains
+            nothing from several.
     """
 
     name: str
@@ -34,6 +38,23 @@ class RecognizerInfo:
     languages: frozenset[str]
     aligns: bool
     max_window_ms: int
+    context_gap_ms: int = 0
+    batch_streams: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WeightOptions:
+    """How a model's weights are to be loaded, where it has a choice.
+
+    Attributes:
+        adapter: Folder or hub name of a LoRA adapter, or None.
+        weights: How they are held: ``full``, ``int8`` or ``int4``.
+        dtype: ``float32``, ``bfloat16``, ``float16``, or None for what suits model and device.
+    """
+
+    adapter: str | None = None
+    weights: str = "full"
+    dtype: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +81,16 @@ class Hypothesis:
         language: Language of the words, or None while unknown.
         language_confidence: Probability of the language, 1 once it is settled.
         is_settled: Whether words may be committed; not while the language is still a guess.
+        is_decoded_again: Whether the first text was doubted and the window decoded a second time.
+        is_dropped: Whether neither text could be believed, so that there are no words.
     """
 
     words: tuple[Word, ...]
     language: str | None = None
     language_confidence: float = 1.0
     is_settled: bool = True
+    is_decoded_again: bool = False
+    is_dropped: bool = False
 
 
 class RecognizerStream(Protocol):

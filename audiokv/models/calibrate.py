@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from audiokv.models.head_scores.hit_ratios import TOP_K, HitTally, hit_ratios, rank_correlation
+from audiokv.models.head_scores.hit_ratios import HitTally, hit_ratios, rank_correlation
 from audiokv.models.head_scores.score_files import Calibration, save_head_scores
+from audiokv.models.load import model_type
 from audiokv.models.recordings import about, find_recordings, read_samples
 from audiokv.models.weights import DEFAULT_MODEL, resolve_model
 from audiokv.streaming.errors import ConfigError
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
     from audiokv.models.head_scores.hit_ratios import Floats
     from audiokv.models.recordings import Recording
+    from audiokv.models.weights import ModelFiles
     from audiokv.models.whisper.word_alignment import AlignedSpeech, Aligner
 
-SLOT_MS = 20
+GOOD_SCORE = 0.5  # from here on a head is said to follow the audio
+_TAKES_HEADS = {"gemma3n"}  # kinds of models whose settings name such heads
 # The paper keeps words that a forced aligner is sure of. What our alignment has to say about a word
 # is how likely the model finds it: it cannot look at a word that it does not hear.
 MIN_PROBABILITY = 0.5
@@ -32,7 +35,9 @@ _SAMPLES_PER_MS = 16
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of ``audiokv calibrate``."""
     parser.add_argument(
-        "--model", default=DEFAULT_MODEL, help="name or folder of a Whisper (default: %(default)s)"
+        "--model",
+        default=DEFAULT_MODEL,
+        help="a Whisper or Gemma-3n, by name or folder (default: %(default)s)",
     )
     parser.add_argument(
         "--audio",
@@ -54,13 +59,9 @@ def run(args: Namespace) -> int:
     Raises:
         AudioKVError: The model, a recording or the file to write is at fault.
     """
-    from audiokv.models.whisper.word_alignment import (  # noqa: PLC0415  torch takes seconds
-        open_aligner,
-    )
-
     recordings = find_recordings(args.audio)
     files = resolve_model(args.model)
-    aligner = open_aligner(files)
+    aligner = _open_aligner(files)
     scores, calibration = calibrate(aligner, recordings, args.model, args.language)
     save_head_scores(args.out, scores, calibration)
     sys.stdout.write(
@@ -68,7 +69,24 @@ def run(args: Namespace) -> int:
         f"{calibration.n_words} words in {calibration.n_recordings} recordings; rank correlation "
         f"of two halves {calibration.rank_stability:.3f}\n"
     )
+    if model_type(files) in _TAKES_HEADS:
+        heads = [[int(i), int(j)] for i, j in np.argwhere(scores >= GOOD_SCORE)]
+        sys.stdout.write(f'For audiokv.json beside the model: "alignment_heads": {heads}\n')
     return 0
+
+
+def _open_aligner(files: ModelFiles) -> Aligner:
+    if model_type(files) in _TAKES_HEADS:
+        from audiokv.models.gemma3n.head_calibration import (  # noqa: PLC0415  torch takes seconds
+            HeadReader,
+        )
+
+        return HeadReader(files.folder)
+    from audiokv.models.whisper.word_alignment import (  # noqa: PLC0415  likewise
+        open_aligner,
+    )
+
+    return open_aligner(files)
 
 
 def calibrate(
@@ -92,7 +110,7 @@ def calibrate(
     n_words = 0
     for number, recording in enumerate(recordings):
         for speech in _speeches(aligner, recording, language):
-            n_words += _count(halves[number % 2], speech)
+            n_words += _count(halves[number % 2], speech, aligner)
     if not n_words:
         raise ConfigError(
             "no_words",
@@ -102,7 +120,9 @@ def calibrate(
     stability = rank_correlation(halves[0].scores, halves[1].scores)
     halves[0].join(halves[1])
     both = halves[0]
-    return both.scores, Calibration(model, TOP_K, len(recordings), n_words, both.n_steps, stability)
+    return both.scores, Calibration(
+        model, aligner.top_k, len(recordings), n_words, both.n_steps, stability
+    )
 
 
 def _speeches(
@@ -120,13 +140,14 @@ def _speeches(
             yield aligner.align(part, code)
 
 
-def _count(tally: HitTally, speech: AlignedSpeech) -> int:
+def _count(tally: HitTally, speech: AlignedSpeech, aligner: Aligner) -> int:
     """Take in the steps of the words that the model is sure of; return how many there are."""
     n_words = 0
     for word in speech.words:
         if word.probability < MIN_PROBABILITY or word.end_ms <= word.start_ms:
             continue
         steps = speech.attention[:, :, word.first_token : word.end_token]
-        tally.add(hit_ratios(steps, word.start_ms // SLOT_MS, -(-word.end_ms // SLOT_MS)))
+        first, end = word.start_ms // aligner.slot_ms, -(-word.end_ms // aligner.slot_ms)
+        tally.add(hit_ratios(steps, first, end, aligner.top_k))
         n_words += 1
     return n_words

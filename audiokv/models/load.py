@@ -6,9 +6,10 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+from audiokv.models.base import WeightOptions
 from audiokv.models.weights import resolve_model
 from audiokv.streaming.audio_cache import CacheOptions
-from audiokv.streaming.errors import WeightsError
+from audiokv.streaming.errors import ConfigError, WeightsError
 
 KERNEL_CACHE_VARIABLES = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
 KERNEL_CACHE_ENTRIES = 32  # more than one step has shapes of its own
@@ -20,18 +21,29 @@ if TYPE_CHECKING:
     from audiokv.models.weights import ModelFiles
 
 
-def load_recognizer(name: str, cache: CacheOptions | None = None) -> Recognizer:
+def load_recognizer(
+    name: str, cache: CacheOptions | None = None, weights: WeightOptions | None = None
+) -> Recognizer:
     """Load a recogniser by model name, hub name or folder.
 
     Args:
         name: A name ``audiokv.models.weights.resolve_model`` knows.
         cache: Bound of each stream's audio cache; None for no bound.
+        weights: How to load the weights, where the model has a choice.
 
     Raises:
+        ConfigError: The model has no such choice.
         WeightsError: The weights are missing or corrupt, or of a kind that is not supported.
     """
     files = resolve_model(name)
-    kind = _model_type(files)
+    kind = model_type(files)
+    if kind in LOOP_ONLY:
+        raise WeightsError(
+            "unsupported_model",
+            f"The model {name!r} is {LOOP_ONLY[kind]}: its audio can be heard live from Python "
+            "(docs/gemma4-qwen3-omni.md), but it has no recogniser that writes captions yet.",
+            "Serve a Whisper model of any size or a Gemma-3n.",
+        )
     if kind not in _OPENERS:
         raise WeightsError(
             "unsupported_model",
@@ -44,35 +56,54 @@ def load_recognizer(name: str, cache: CacheOptions | None = None) -> Recognizer:
 
     torch.set_num_threads(inference_threads(os.cpu_count() or 1))
     try:
-        return _OPENERS[kind](files, cache or CacheOptions())
+        return _OPENERS[kind](files, cache or CacheOptions(), weights or WeightOptions())
     except (KeyError, ValueError) as error:
         raise _broken(name, str(error)) from error
 
 
-def _open_whisper(files: ModelFiles, cache: CacheOptions) -> Recognizer:
+def _open_whisper(files: ModelFiles, cache: CacheOptions, weights: WeightOptions) -> Recognizer:
+    if weights != WeightOptions():
+        raise ConfigError(
+            "weights_unsupported",
+            f"The model {files.name!r} is a Whisper, which has no such choice of weights.",
+            "Leave --adapter, --weights and --dtype out, or use a Gemma-3n.",
+        )
     from audiokv.models.whisper.recognizer import WhisperRecognizer  # noqa: PLC0415  seconds
     from audiokv.models.whisper.stream import WindowOptions  # noqa: PLC0415  likewise
 
     return WhisperRecognizer(files.folder, files.name, window=WindowOptions(cache=cache))
 
 
-def _open_gemma3n(files: ModelFiles, cache: CacheOptions) -> Recognizer:
+def _open_gemma3n(files: ModelFiles, cache: CacheOptions, weights: WeightOptions) -> Recognizer:
     from audiokv.models.gemma3n.gemma3n_recognizer import (  # noqa: PLC0415  seconds to import
         Gemma3nRecognizer,
     )
     from audiokv.models.gemma3n.gemma3n_stream import WindowOptions  # noqa: PLC0415  likewise
 
-    return Gemma3nRecognizer(files.folder, files.name, WindowOptions(cache=cache))
+    window = WindowOptions(cache=cache)
+    return Gemma3nRecognizer(files.folder, files.name, window, weights)
 
 
 # By ``model_type`` of config.json.
-_OPENERS: dict[str | None, Callable[[ModelFiles, CacheOptions], Recognizer]] = {
+_OPENERS: dict[str | None, Callable[[ModelFiles, CacheOptions, WeightOptions], Recognizer]] = {
     "whisper": _open_whisper,
     "gemma3n": _open_gemma3n,
 }
 
+# Kinds that run in ``audiokv.models.audio_llm.live_loop``, which has no prompts and no words.
+LOOP_ONLY: dict[str | None, str] = {
+    "gemma4": "a Gemma 4",
+    "qwen3_omni_moe": "a Qwen3-Omni",
+    "qwen3_omni_moe_thinker": "the thinker of a Qwen3-Omni",
+}
 
-def _model_type(files: ModelFiles) -> str | None:
+
+def model_type(files: ModelFiles) -> str | None:
+    """Return the ``model_type`` that a model's config names.
+
+    Raises:
+        WeightsError: The config cannot be read.
+    """
     try:
         config = json.loads((files.folder / "config.json").read_text("utf-8"))
     except ValueError as error:

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Coroutine
 
-    from audiokv.models.base import Recognizer
+    from audiokv.models.base import Recognizer, WeightOptions
     from audiokv.server.sessions import OpenDetector, OpenSpeaker
     from audiokv.streaming.audio_cache import CacheOptions
     from audiokv.streaming.speakers import Embed
 
 logger = logging.getLogger(__name__)
+
+# Where torchao is installed, importing it warns of GPU kernels that are not there and not needed.
+_CHATTY_LOGGERS = ("torchao", "torch.utils._pytree")
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -53,7 +56,7 @@ def _shown(default: object) -> str:
 
 def run(
     args: Namespace,
-    load_recognizer: Callable[[str, CacheOptions], Recognizer],
+    load_recognizer: Callable[[str, CacheOptions, WeightOptions], Recognizer],
     load_detector: Callable[[], OpenDetector],
     load_encoder: Callable[[], Embed],
 ) -> int:
@@ -61,7 +64,8 @@ def run(
 
     Args:
         args: The parsed flags.
-        load_recognizer: Loads a model by name or folder, with a bound of its audio cache.
+        load_recognizer: Loads a model by name or folder, with a bound of its audio cache and the
+            way to load its weights.
         load_detector: Loads the voice detector; gives a function that opens one for a stream.
         load_encoder: Loads what tells voices apart; called only where that is wanted.
 
@@ -75,11 +79,15 @@ def run(
         logging.basicConfig(
             level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
         )
+        for name in _CHATTY_LOGGERS:
+            logging.getLogger(name).setLevel(logging.ERROR)
         _say(*loaded.lines())
         prior = None
         if config.dialect is not None:
             prior = find_prior(config.dialect, dialect_folder(os.environ))
-        recognizer = load_recognizer(config.model, config.cache_options(prior))
+        recognizer = load_recognizer(
+            config.model, config.cache_options(prior), config.weight_options()
+        )
         open_detector = load_detector()
         open_speaker = speaker_opener(load_encoder() if config.speakers else None)
         _run_loop(_serve(config, recognizer, open_detector, open_speaker))

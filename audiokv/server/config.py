@@ -7,6 +7,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path  # noqa: TC003  get_type_hints reads the fields' types
 from typing import TYPE_CHECKING, Any
 
+from audiokv.models.base import WeightOptions
 from audiokv.streaming.audio_cache import CacheOptions
 from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.policy.registry import POLICY_NAMES
@@ -86,6 +87,23 @@ class ServerConfig:
         default=None, metadata=_about("secret, in base64, that signs the requests of AudioHook")
     )
     model: str = field(default="whisper-base", metadata=_about("model name or folder"))
+    adapter: str | None = field(
+        default=None,
+        metadata=_about("LoRA adapter for the model: a folder or hub name; Gemma-3n only"),
+    )
+    weights: str = field(
+        default="full",
+        metadata=_about(
+            "how a Gemma-3n's text model is held in memory", choices=("full", "int8", "int4")
+        ),
+    )
+    dtype: str = field(
+        default="auto",
+        metadata=_about(
+            "type of a Gemma-3n's numbers; auto takes what suits the device",
+            choices=("auto", "float32", "bfloat16", "float16"),
+        ),
+    )
     audio_budget_slots: int | None = field(
         default=None,
         metadata=_about(
@@ -267,6 +285,11 @@ class ServerConfig:
     def cache_options(self, prior: DialectPrior | None = None) -> CacheOptions:
         """Return the bound of a stream's audio cache, with the prior that ``dialect`` names."""
         return CacheOptions(self.audio_budget_slots, self.policy, prior)
+
+    def weight_options(self) -> WeightOptions:
+        """Return how to load the model's weights."""
+        dtype = None if self.dtype == "auto" else self.dtype
+        return WeightOptions(self.adapter, self.weights, dtype)
 
     def session_options(self) -> SessionOptions:
         """Return the timing of sessions."""

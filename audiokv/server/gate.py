@@ -158,10 +158,15 @@ class Gate:
         except ImportError as error:
             raise ConfigError(
                 "missing_extra",
-                f"{setting} needs the library aiosipua.",
+                f"{setting} needs the libraries aiosipua and av.",
                 "Install it with: pip install 'audiokv[sip]'.",
             ) from error
-        sip_port = SipPort(self._serve_dialect, has_room=self._has_room, allowed=config.sip_allow)
+        sip_port = SipPort(
+            self._serve_dialect,
+            has_room=self._has_room,
+            allowed=config.sip_allow,
+            clock=self._clock,
+        )
         try:
             await sip_port.listen(config.host, port)
         except OSError as error:

@@ -6,13 +6,20 @@ import asyncio
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from audiokv.server.hub import Hub
 from audiokv.server.wire import pack
 from audiokv.server.worker import Job, Request, Said
 from audiokv.streaming.audio_format import SILENCE_BYTE
-from audiokv.streaming.messages import Done, Notice, Progress
+from audiokv.streaming.messages import (
+    MAX_METADATA,
+    MAX_METADATA_CHARS,
+    Done,
+    Notice,
+    Progress,
+)
 from audiokv.streaming.rate_check import RateCheck
 
 if TYPE_CHECKING:
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from audiokv.streaming.audio_cache import CacheCounters
     from audiokv.streaming.audio_format import AudioFormat
     from audiokv.streaming.channels import ChannelGroup
+    from audiokv.streaming.recognition_counts import RecognitionCounts
 
 MAX_PENDING_COMMANDS = 8_192
 
@@ -88,6 +96,14 @@ class LiveStream:
         self._finalizing: deque[Callable[[], object]] = deque()
         self._n_finalized = 0
         self._cache: CacheCounters | None = None
+        self._recognition: RecognitionCounts | None = None
+
+    @property
+    def told(self) -> dict[str, str] | None:
+        """What listeners are told of the source, no more than they take; None for nothing."""
+        items = islice(self.metadata.items(), MAX_METADATA)
+        told = {name[:MAX_METADATA_CHARS]: value[:MAX_METADATA_CHARS] for name, value in items}
+        return told or None
 
     @property
     def received_samples(self) -> int:
@@ -123,6 +139,7 @@ class LiveStream:
             self.processed_ms,
             self.lag_ms,
             self._cache,
+            self._recognition,
         )
 
     def accept(self, audio: bytes) -> None:
@@ -204,6 +221,8 @@ class LiveStream:
         self._known_lag_ms = self.live_lag_ms
         if report.cache is not None:
             self._cache = report.cache
+        if report.recognition is not None:
+            self._recognition = report.recognition
         self.hub.publish(report.news)
         self._tell_finalized(report.n_finalized)
         self._has_room.set()

@@ -18,7 +18,8 @@ from audiokv.server.stream_refusals import (
 )
 from audiokv.streaming.channels import check_labels
 from audiokv.streaming.errors import MessageError
-from audiokv.streaming.messages import AUTO_LANGUAGE, Limits, Ready
+from audiokv.streaming.messages import AUTO_LANGUAGE, Limits, Ready, Update
+from audiokv.streaming.policy.profiles import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,11 +30,10 @@ if TYPE_CHECKING:
     from audiokv.server.hub import Listener
     from audiokv.server.sessions import OpenSession
     from audiokv.server.worker import Worker
-    from audiokv.streaming.messages import Resume, Start, Update
+    from audiokv.streaming.messages import Resume, Start
 
 logger = logging.getLogger(__name__)
 
-PROFILES = ("default",)
 # A stream without its source gives way to a new one only after this time.
 MIN_AWAY_S = 10.0
 # Streams that are over and wait for their source to fetch the end, for each that may run.
@@ -116,7 +116,7 @@ class StreamRegistry:
         """Return a source's wishes on top of what it wished before.
 
         Raises:
-            MessageError: The language or profile is not known.
+            MessageError: The language or profile is not known, or the profile would change.
         """
         language = known.language
         if wishes.language is not None:
@@ -133,6 +133,12 @@ class StreamRegistry:
                 "unknown_profile",
                 f"The profile {profile!r} is not known.",
                 f"Use one of {', '.join(PROFILES)}.",
+            )
+        if isinstance(wishes, Update) and profile != known.profile:
+            raise MessageError(
+                "profile_fixed",
+                f"The profile {known.profile!r} cannot change within a stream.",
+                "Say it in start.",
             )
         prompt = known.prompt if wishes.prompt is None else wishes.prompt
         return StreamOptions(language=language, prompt=prompt, profile=profile)
@@ -340,4 +346,5 @@ class StreamRegistry:
             resume_token=None if is_viewer else entry.resume_token,
             resumed=is_resumed,
             received_samples=entry.stream.received_samples,
+            metadata=entry.stream.told,
         )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from audiokv.streaming.audio_cache import CacheCounters
     from audiokv.streaming.captions import Event
     from audiokv.streaming.channels import ChannelGroup
+    from audiokv.streaming.recognition_counts import RecognitionCounts
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class Report:
         processed_ms: Position up to which the stream has been decided.
         is_done: Whether the stream was stopped and has said everything.
         cache: What its audio cache holds; None where that is not bounded or not known.
+        recognition: What went wrong with its recognition so far; None while all is well.
         n_finalized: Requests to finalize after which everything was said, since the start.
         failure: Why the stream ended early, or None.
     """
@@ -67,6 +69,7 @@ class Report:
     processed_ms: int
     is_done: bool = False
     cache: CacheCounters | None = None
+    recognition: RecognitionCounts | None = None
     n_finalized: int = 0
     failure: RefusalError | None = None
 
@@ -130,7 +133,8 @@ class Worker:
     Args:
         recognizer: The loaded model.
         call_soon: Runs a function on the event loop; may be called from any thread.
-        max_batch: Streams recognised in one call, each with all channels that are due.
+        max_batch: Streams recognised in one call, each with all channels that are due; more where
+            the recogniser gains from more.
     """
 
     def __init__(
@@ -142,7 +146,7 @@ class Worker:
     ) -> None:
         self._recognizer = recognizer
         self._call_soon = call_soon
-        self._max_batch = max_batch
+        self._max_batch = max(max_batch, recognizer.info.batch_streams)
         self._wake = threading.Condition()
         self._touched: dict[Job, None] = {}  # guarded by the lock, in order of arrival
         self._is_stopping = False
@@ -275,7 +279,12 @@ class Worker:
             job.reported_ms = processed_ms
             news = tuple(Said(event, pack(event)) for event in events)
             report = Report(
-                news, processed_ms, is_done=is_done, cache=cache, n_finalized=job.n_finalized
+                news,
+                processed_ms,
+                is_done=is_done,
+                cache=cache,
+                recognition=session.recognition,
+                n_finalized=job.n_finalized,
             )
             self._post(job, report)
 

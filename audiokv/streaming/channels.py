@@ -10,7 +10,9 @@ import numpy as np
 
 from audiokv.streaming.audio_format import FRAME_MS
 from audiokv.streaming.captions import Caption, SpeechChange
+from audiokv.streaming.echo_gate import EchoGate
 from audiokv.streaming.errors import MessageError
+from audiokv.streaming.recognition_counts import total
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from audiokv.models.base import Hypothesis, RecognizerStream, StreamOptions
     from audiokv.streaming.audio_cache import CacheCounters
     from audiokv.streaming.captions import Event
+    from audiokv.streaming.recognition_counts import RecognitionCounts
     from audiokv.streaming.session import Session
 
     _Counts = TypeVar("_Counts", bound=DataclassInstance)
@@ -75,7 +78,8 @@ class ChannelSplitter:
 class ChannelGroup:
     """What the worker runs for one stream: a session for each channel, most often just one.
 
-    Channels are decoded on their own, so one on which nobody speaks costs no decode. Their events
+    Channels are decoded on their own, so one on which nobody speaks costs no decode; what one gives
+    back of another's voice is no speech of its own. Their events
     come in the order of the audio positions at which they were decided, the first channel before
     the second at the same one; captions are numbered on across the channels. The stream has a voice
     while any channel has one.
@@ -91,6 +95,7 @@ class ChannelGroup:
     def __init__(self, sessions: Sequence[Session], splitter: ChannelSplitter) -> None:
         self.sessions = tuple(sessions)
         self._splitter = splitter
+        self._gate = EchoGate(len(self.sessions))
         self._order = _EventOrder(len(self.sessions))
         self._numbers = _Numbers()
         self._rested: list[Session] = []
@@ -127,14 +132,21 @@ class ChannelGroup:
         known = [one for one in counters if one is not None]
         return _sum(known) if known else None
 
+    @property
+    def recognition(self) -> RecognitionCounts | None:
+        """What went wrong and was put right on all channels; None while all is well."""
+        return total(session.counts for session in self.sessions)
+
     def push(self, audio: bytes) -> None:
         """Take encoded audio, split anywhere.
 
         Raises:
             AudioFormatError: The samples are broken.
         """
-        for session, part in zip(self.sessions, self._splitter.push(audio), strict=True):
-            session.push(part)
+        parts = zip(self.sessions, self._splitter.push(audio), strict=True)
+        frames = [session.frame(part) for session, part in parts]
+        for session, heard in zip(self.sessions, self._gate.push(frames), strict=True):
+            session.take(heard)
 
     def finalize(self) -> None:
         """Ask for the open segments to end at the end of the audio pushed so far."""

@@ -113,6 +113,20 @@ class Fields:
             self._refuse(field, value, f"a list of at most {max_items} strings")
         return tuple(self._as_text(field, item, max_chars) for item in value)
 
+    def optional_texts_by_name(
+        self, field: str, *, max_items: int, max_chars: int
+    ) -> dict[str, str] | None:
+        """Return a field that is an object of strings, or None when it is null or missing."""
+        if not self._is_set(field):
+            return None
+        value = self._take(field, None)
+        if not isinstance(value, dict) or len(value) > max_items:
+            self._refuse(field, value, f"an object of at most {max_items} strings")
+        return {
+            self._as_text(field, name, max_chars): self._as_text(field, text, max_chars)
+            for name, text in value.items()
+        }
+
     def whole(self, field: str, *, default: object = _NO_DEFAULT) -> int:
         """Return a field that is a whole number, zero or more."""
         value = self._take(field, default)

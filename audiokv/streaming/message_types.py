@@ -13,7 +13,10 @@ from audiokv.streaming.audio_format import AudioFormat, Encoding
 from audiokv.streaming.captions import Caption, Notice, SpeechChange
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from audiokv.streaming.audio_cache import CacheCounters
+    from audiokv.streaming.recognition_counts import RecognitionCounts
 
 PROTOCOL_VERSION = 1
 SUBPROTOCOL = "audiokv.v1"
@@ -126,6 +129,8 @@ class Ready:
         resumed: Whether an earlier stream goes on.
         received_samples: Samples per channel held by the server, at the source's rate.
         version: Version of the protocol.
+        metadata: What the source's protocol told about it, such as who calls whom; None where it
+            told nothing. Personal data.
     """
 
     stream: str
@@ -136,6 +141,7 @@ class Ready:
     resumed: bool = False
     received_samples: int = 0
     version: int = PROTOCOL_VERSION
+    metadata: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +154,7 @@ class Progress:
         processed_ms: Audio recognised.
         lag_ms: Audio received and not yet recognised.
         cache: What the recogniser's audio cache holds, where it has a budget.
+        recognition: What went wrong with the recognition and was put right, where anything did.
     """
 
     received_ms: int
@@ -155,6 +162,7 @@ class Progress:
     processed_ms: int
     lag_ms: int
     cache: CacheCounters | None = None
+    recognition: RecognitionCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)

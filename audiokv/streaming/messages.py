@@ -30,6 +30,7 @@ from audiokv.streaming.message_types import (
     Stop,
     Update,
 )
+from audiokv.streaming.recognition_counts import read_recognition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AUTO_LANGUAGE",
     "BEARER_SUBPROTOCOL_PREFIX",
+    "MAX_METADATA",
+    "MAX_METADATA_CHARS",
     "MAX_PROMPT_CHARS",
     "PROTOCOL_VERSION",
     "SUBPROTOCOL",
@@ -65,6 +68,8 @@ __all__ = [
 ]
 
 MAX_PROMPT_CHARS = 2_000
+MAX_METADATA = 64
+MAX_METADATA_CHARS = 2_000
 _MAX_NAME_CHARS = 64
 _MAX_TOKEN_CHARS = 128
 _MAX_CHANNEL_LABELS = 2
@@ -171,6 +176,9 @@ def _ready(fields: Fields) -> Ready:
             resume_window_s=limits.seconds("resume_window_s"),
             max_unacknowledged_ms=limits.whole("max_unacknowledged_ms"),
         ),
+        metadata=fields.optional_texts_by_name(
+            "metadata", max_items=MAX_METADATA, max_chars=MAX_METADATA_CHARS
+        ),
     )
     limits.finish()
     return ready
@@ -211,6 +219,7 @@ def _progress(fields: Fields) -> Progress:
         processed_ms=fields.whole("processed_ms"),
         lag_ms=fields.whole("lag_ms"),
         cache=read_counters(fields.optional_nested("cache")),
+        recognition=read_recognition(fields.optional_nested("recognition")),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from audiokv.streaming.captions import Notice, SpeechChange
 from audiokv.streaming.framer import Framer
 from audiokv.streaming.intake import Ask, Intake
+from audiokv.streaming.recognition_counts import RecognitionCounts
 from audiokv.streaming.segment import Segment
 from audiokv.streaming.session_options import SessionOptions
 from audiokv.streaming.speakers import FixedSpeaker
@@ -73,7 +74,9 @@ class Session:
         self._voice = VoiceActivity(detector, self._options.voice)
         self._commit = AlignedCommit(self._options.commit) if info.aligns else LocalAgreement()
         self._view = TailView(self._options.show)
-        kept_ms = max(self._options.context_gap_ms, self._options.restart_ms)
+        gap_ms = self._options.context_gap_ms
+        self._gap_ms = info.context_gap_ms if gap_ms is None else gap_ms
+        kept_ms = max(self._gap_ms, self._options.restart_ms)
         longest_step_ms = max(self._options.step_ms, _MAX_MERGED_MS)
         self._tape = Tape(kept_ms + longest_step_ms + 2 * self._options.pre_roll_ms + 1000)
         self._intake = Intake()
@@ -84,6 +87,7 @@ class Session:
         self._seq = 0
         self._tail: tuple[Word, ...] = ()
         self._language: str | None = None
+        self.counts = RecognitionCounts()
         self._decoded_ms = 0  # how far the last step heard; -1 where its result is outdated
         self._texted_ms = 0
         self._next_step_ms = 0
@@ -107,10 +111,6 @@ class Session:
     @property
     def processed_ms(self) -> int:
         """Position up to which everything has been decided."""
-        return self._position_ms
-
-    @property
-    def _position_ms(self) -> int:
         return self._intake.position_ms
 
     @property
@@ -134,12 +134,16 @@ class Session:
         return self.stream.cache_counters()
 
     def push(self, audio: bytes) -> None:
-        """Take encoded audio.
+        """Take encoded audio; raises as `frame` does."""
+        self.take(self.frame(audio))
 
-        Raises:
-            AudioFormatError: The samples are broken.
-        """
-        self._intake.put(self._framer.push(audio))
+    def frame(self, audio: bytes) -> FloatArray:
+        """Return the frames that audio completes; raises AudioFormatError for broken samples."""
+        return self._framer.push(audio)
+
+    def take(self, frames: FloatArray) -> None:
+        """Take frames, shape (n * 160,), in place of as many that `frame` gave."""
+        self._intake.put(frames)
 
     def finalize(self) -> None:
         """Ask for the open segment to end at the end of the audio pushed so far."""
@@ -174,7 +178,7 @@ class Session:
         return self._listen(self._intake.take_frame()) if request is None else self._obey(request)
 
     def _obey(self, request: Request) -> list[Event]:
-        now = self._position_ms
+        now = self.processed_ms
         match request:
             case Ask.FINALIZE:
                 return self._end_segment(now, must_hear_ms=now)
@@ -190,7 +194,7 @@ class Session:
     def _listen(self, frame: FloatArray) -> list[Event]:
         self._tape.append(frame)
         changes = self._voice.push(frame)
-        now, options = self._position_ms, self._options
+        now, options = self.processed_ms, self._options
         if self._voice.is_voice:
             self._speaker.hear(frame)
         if self._segment is None:
@@ -216,32 +220,28 @@ class Session:
         self._commit.restart()
         self._speaker.begin()
         self._view = TailView(options.show)
-        start_ms = max(at_ms - options.pre_roll_ms, self._tape.start_ms, 0)
-        joins = (
-            self._fed_ms >= 0
-            and at_ms - self._fed_ms <= options.context_gap_ms
-            and at_ms - self._window_ms <= options.context_ms
-            and self._fed_ms >= self._tape.start_ms
-        )
-        if not joins:
-            start_ms = max(start_ms, self._fed_ms)
+        # A detector misses words: where silence costs little, much of it is heard as well.
+        pre_roll_ms = max(options.pre_roll_ms, self._gap_ms)
+        start_ms = max(at_ms - pre_roll_ms, self._tape.start_ms, self._fed_ms)
+        is_near = self._fed_ms >= self._tape.start_ms and at_ms - self._fed_ms <= self._gap_ms
+        if not is_near or at_ms - self._window_ms > options.context_ms:
             self.stream.open(start_ms)
             self._fed_ms = self._window_ms = start_ms
         self.stream.begin_segment(at_ms)
         self._texted_ms = at_ms
-        self._next_step_ms = self._position_ms + options.step_ms
+        self._next_step_ms = self.processed_ms + options.step_ms
         return [SpeechChange(is_on=True, at_ms=at_ms)]
 
     def _request_step(self) -> None:
         self._speaker.step()
-        self.stream.append(self._tape.read(self._fed_ms, self._position_ms), self._speaker.label)
-        self._fed_ms = self._position_ms
+        self.stream.append(self._tape.read(self._fed_ms, self.processed_ms), self._speaker.label)
+        self._fed_ms = self.processed_ms
         self.is_step_due = True
         step_ms = self._options.step_ms
         if self.lag_ms > self._options.max_lag_ms:
             merged_ms = min(self.lag_ms // 4, _MAX_MERGED_MS)
             step_ms = max(step_ms, merged_ms)  # bigger steps, and no speech lost
-        self._next_step_ms = self._position_ms + step_ms
+        self._next_step_ms = self.processed_ms + step_ms
 
     def apply(self, hypothesis: Hypothesis) -> list[Event]:
         """Take the recognition of ``stream`` as it was at the step that was due."""
@@ -250,6 +250,7 @@ class Session:
         if segment is None:
             return []
         self._decoded_ms = self._fed_ms
+        self.counts.observe(hypothesis)
         if hypothesis.language != self._language:
             # Words of the other language say nothing about these.
             self._language = hypothesis.language
@@ -267,9 +268,9 @@ class Session:
             shown = self._view.observe(self._tail, self._fed_ms)
             if segment.changed(shown):
                 events += self._caption(segment, shown)
-        if self._position_ms - segment.start_ms >= self._options.max_segment_ms:
+        if self.processed_ms - segment.start_ms >= self._options.max_segment_ms:
             events += self._split(segment)
-        if self._position_ms - self._texted_ms >= self._options.blank_ms:
+        if self.processed_ms - self._texted_ms >= self._options.blank_ms:
             events += self._restart_window(segment)
         return events
 
@@ -298,10 +299,11 @@ class Session:
 
     def _restart_window(self, segment: Segment) -> list[Event]:
         said_ms = segment.committed[-1].end_ms if segment.committed else 0
-        start_ms = max(self._position_ms - self._options.restart_ms, self._tape.start_ms, said_ms)
+        start_ms = max(self.processed_ms - self._options.restart_ms, self._tape.start_ms, said_ms)
         self.stream.open(start_ms)
         self._window_ms = self._fed_ms = start_ms
-        self._texted_ms = self._position_ms
+        self._texted_ms = self.processed_ms
+        self.counts.n_restarts += 1
         self._commit.restart()
         return [
             Notice(
@@ -317,7 +319,7 @@ class Session:
             return []
         self._is_closing = True
         self._closed_at_ms = max(at_ms, self._begun_at_ms)
-        if self._decoded_ms < min(must_hear_ms, self._position_ms):
+        if self._decoded_ms < min(must_hear_ms, self.processed_ms):
             self._request_step()
             return []
         return self._close(segment)

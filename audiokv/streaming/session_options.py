@@ -17,8 +17,9 @@ class SessionOptions:
         pause_ms: Silence that ends a segment.
         settle_ms: Silence a hypothesis must have heard to stand as a segment's last.
         pre_roll_ms: Audio before the detected voice that is recognised too.
-        context_gap_ms: Longest silence over which a window goes on with the next segment; 0 opens
-            a fresh window for each (measured: fewer errors, and less to encode).
+        context_gap_ms: How much of the silence before a segment is recognised too; over a shorter
+            one a window goes on. 0 opens a fresh window for each segment, the pre-roll before it;
+            None: as the recogniser states.
         context_ms: Longest window that the next segment still joins.
         max_segment_ms: Length at which a segment ends even without a pause.
         blank_ms: Voice without any text after which the window is restarted.
@@ -32,7 +33,7 @@ class SessionOptions:
     pause_ms: int = 450
     settle_ms: int = 150
     pre_roll_ms: int = 300
-    context_gap_ms: int = 0
+    context_gap_ms: int | None = None
     context_ms: int = 8000
     max_segment_ms: int = 15_000
     blank_ms: int = 8000

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 import soundfile
 
-from benchmarks.retention import main, parse_arguments
+from benchmarks.retention import is_gemma, main, parse_arguments
 from benchmarks.retention_rows import Table
+from tests.models.gemma3n.conftest import tiny_checkpoint, write_tokenizer
 from tests.models.whisper.conftest import (
     ALIGNMENT_HEADS,
     SUPPRESSED,
@@ -86,3 +88,28 @@ def test_a_run_fills_its_table_and_reports_it(
     assert "english: 4 rows" in capsys.readouterr().out
     assert main([*arguments, "--report"]) == 0
     assert Table.open(mode, model.name, "english", out).rows == table.rows
+
+
+@pytest.fixture(scope="module")
+def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("gemma")
+    tiny_checkpoint().save_pretrained(made)
+    write_tokenizer(made)
+    return made
+
+
+def test_a_gemma_is_told_from_a_whisper_and_streams(
+    gemma: Path, model: Path, manifest: Path, tmp_path: Path
+) -> None:
+    assert (is_gemma(str(gemma)), is_gemma(str(model))) == (True, False)
+    out = tmp_path / "retention"
+    arguments = ["--model", str(gemma), "--manifest", str(manifest), "--out", str(out)]
+    assert main([*arguments, "--policies", "audiokv,fifo", "--retention", "95"]) == 0
+    table = Table.open("S", gemma.name, "english", out)
+    assert {cell.policy for cell in table.rows} == {"audiokv", "fifo", "full"}
+    (run,) = table.runs.values()
+    weights = hashlib.sha256((gemma / "model.safetensors").read_bytes()).hexdigest()
+    settings = {"policies": ["audiokv", "fifo"], "retention": [95], "seeds": 3}
+    assert run["settings"] == {**settings, "weights_sha256": [weights]}
+    with pytest.raises(SystemExit, match="--mode S only"):
+        main([*arguments, "--mode", "P"])

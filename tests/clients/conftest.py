@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,26 +12,16 @@ import samplerate
 import soundfile
 
 from audiokv.streaming.g711 import encode_mulaw
+from tests.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.serving import RealServer
+
 SPOKEN = "librivox/austen-0930.wav"
 OWN_PORTS = ("vosk", "whisperlive", "wyoming")
-
-
-@dataclass(frozen=True, slots=True)
-class RealServer:
-    """``audiokv serve`` with its default model.
-
-    Attributes:
-        port: The main port.
-        own_ports: Ports of one protocol each, by its name.
-    """
-
-    port: int
-    own_ports: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +57,9 @@ def spoken(speech_folder: Path) -> Spoken:
 
 @pytest.fixture(scope="session")
 def real_server() -> Iterator[RealServer]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("AUDIOKV_")}
-    environment |= {k: v for k, v in os.environ.items() if k == "AUDIOKV_CACHE"}
-    flags = [
-        flag
-        for name in ("port", *(f"{own}-port" for own in OWN_PORTS))
-        for flag in (f"--{name}", "0")
-    ]
-    with subprocess.Popen(  # noqa: S603  our own command
-        [sys.executable, "-m", "audiokv", "serve", *flags],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
-        assert process.stdout is not None
-        ports: dict[str, int] = {}
-        for line in process.stdout:
-            if found := re.search(r"http://.*:(\d+)/", line):
-                ports["main"] = int(found[1])
-            elif found := re.match(r"(\w+) clients at .*:(\d+)", line):
-                ports[found[1]] = int(found[2])
-            if len(ports) == 1 + len(OWN_PORTS):
-                yield RealServer(ports.pop("main"), ports)
-                break
-        else:
-            pytest.fail("the server ended before it listened")
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-        assert process.returncode in {0, 130}
+    """A server with its default model."""
+    with serving(own_ports=OWN_PORTS) as running:
+        yield running
 
 
 def plain_words(text: str) -> list[str]:

@@ -12,12 +12,14 @@ from deepgram.core.api_error import ApiError
 from deepgram.environment import DeepgramClientEnvironment
 from websockets.exceptions import ConnectionClosed
 
-from tests.clients.conftest import RealServer, Spoken, plain_words
+from tests.clients.conftest import Spoken, plain_words
 from tests.server.doubles import speech
 from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from tests.serving import RealServer
 
 pytestmark = pytest.mark.clients
 
@@ -110,6 +112,19 @@ async def test_a_wrong_key_is_refused_at_the_handshake() -> None:
             async with client_of(server.port, "wrong-horse").listen.v1.connect(**RAW):
                 pass
         assert caught.value.status_code == 401
+
+
+async def test_an_option_that_is_not_supported_is_named() -> None:
+    async with (
+        running_server(token=TOKEN) as server,
+        client_of(server.port).listen.v1.connect(**RAW, redact="pci") as connection,
+    ):
+        await connection.recv()  # the same as a message, which not every client shows
+        with pytest.raises(ConnectionClosed) as closed:
+            await connection.recv()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008
+    assert "redact" in closed.value.rcvd.reason
 
 
 async def test_channels_keep_apart() -> None:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from openai import AsyncOpenAI
 
-from tests.clients.conftest import RealServer, Spoken, plain_words
+from tests.clients.conftest import Spoken, plain_words
 from tests.server.doubles import speech
 from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from tests.serving import RealServer
 
 pytestmark = pytest.mark.clients
 
@@ -118,6 +120,21 @@ async def test_an_error_names_its_event_and_the_session_goes_on() -> None:
         assert (await connection.recv()).error.code == "unknown_type"
         await connection.session.update(session=session(PCM, None))
         assert (await connection.recv()).type == "session.updated"
+        await append(connection, speech(1, seconds=1))
+        await connection.input_audio_buffer.commit()
+        events = [event async for event in until_completed(connection)]
+        assert events[-1].transcript
+
+
+async def test_a_setting_that_is_not_supported_is_named_and_nothing_is_changed() -> None:
+    async with running_server(token=TOKEN) as server, connect(server.port) as connection:
+        assert (await connection.recv()).type == "session.created"
+        wanted = session(PCM, None)
+        wanted["audio"]["input"]["noise_reduction"] = {"type": "near_field"}
+        await connection.session.update(session=wanted)
+        error = (await connection.recv()).error
+        assert error.code == "unsupported_option"
+        assert "noise_reduction" in error.message
         await append(connection, speech(1, seconds=1))
         await connection.input_audio_buffer.commit()
         events = [event async for event in until_completed(connection)]

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from vosk.transcriber.transcriber import Transcriber
 from websockets.sync.client import connect
 
-from tests.clients.conftest import RealServer, Spoken, plain_words
+from tests.clients.conftest import Spoken, plain_words
+from tests.clients.vosk_transcriber import transcribe
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.serving import RealServer
 
 pytestmark = [pytest.mark.clients, pytest.mark.weights, pytest.mark.slow]
 
 
 def url(server: RealServer) -> str:
     return f"ws://127.0.0.1:{server.own_ports['vosk']}"
-
-
-async def transcribe(url: str, pcm: Path) -> tuple[list[dict[str, Any]], int]:
-    """Run the part of ``vosk-transcriber --server`` that speaks the protocol."""
-    client = Transcriber.__new__(Transcriber)  # its constructor downloads a Kaldi model
-    client.args = SimpleNamespace(server=url)
-    program = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read())"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, str(pcm), stdout=asyncio.subprocess.PIPE
-    )
-    result, n_bytes = await client.recognize_stream_server(process)
-    await process.wait()
-    return result, n_bytes
 
 
 async def test_the_transcriber_of_the_package_hears_the_words(

@@ -12,11 +12,13 @@ from wyoming.error import Error
 from wyoming.info import Describe, Info
 from wyoming.ping import Ping, Pong
 
-from tests.clients.conftest import RealServer, Spoken, plain_words
+from tests.clients.conftest import Spoken, plain_words
 from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from wyoming.event import Event
+
+    from tests.serving import RealServer
 
 pytestmark = pytest.mark.clients
 

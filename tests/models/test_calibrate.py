@@ -25,6 +25,8 @@ class FakeAligner:
 
     shape = (1, 2)
     max_ms = 1_000
+    slot_ms = 20
+    top_k = 24
 
     def __init__(self, probability: float = 1.0) -> None:
         self.probability = probability

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from audiokv.models.base import StreamOptions
+from audiokv.models.base import StreamOptions, WeightOptions
 from audiokv.models.load import (
     KERNEL_CACHE_VARIABLES,
     bound_kernel_caches,
@@ -17,7 +17,7 @@ from audiokv.models.load import (
     load_recognizer,
 )
 from audiokv.streaming.audio_cache import CacheOptions
-from audiokv.streaming.errors import WeightsError
+from audiokv.streaming.errors import ConfigError, WeightsError
 from tests.models.gemma3n.conftest import tiny_checkpoint, write_tokenizer
 
 if TYPE_CHECKING:
@@ -139,6 +139,27 @@ def test_another_kind_of_model_is_refused(folder: Path, kind: str | None) -> Non
     assert str(folder) in error.message
     assert repr(kind) in error.message
     assert "whisper-base" in error.remedy
+
+
+@pytest.mark.parametrize(
+    "weights", [WeightOptions("x"), WeightOptions(weights="int8"), WeightOptions(dtype="float32")]
+)
+def test_a_whisper_has_no_choice_of_weights(folder: Path, weights: WeightOptions) -> None:
+    with pytest.raises(ConfigError, match="no such choice") as caught:
+        load_recognizer(str(folder), None, weights)
+    assert caught.value.code == "weights_unsupported"
+    assert str(folder) in caught.value.message
+
+
+@pytest.mark.parametrize("kind", ["gemma4", "qwen3_omni_moe", "qwen3_omni_moe_thinker"])
+def test_a_model_that_only_the_loop_knows_says_what_is_supported(folder: Path, kind: str) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": kind}))
+    error = refused(folder)
+    assert error.code == "unsupported_model"
+    assert str(folder) in error.message
+    assert "docs/gemma4-qwen3-omni.md" in error.message
+    assert "Gemma-3n" in error.remedy
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ class Asterisk:
     def configure(self, server: CaptionServer) -> None:
         """Write the configuration for a server."""
         audiosocket = f"127.0.0.1:{server.other_ports['audiosocket_port']}"
+        told = "language=en,from=${URIENCODE(${CALLERID(num)})}"
         inside = "/" + str(self._folder.relative_to(self._root))
         directories = {
             "astetcdir": inside,
@@ -145,9 +146,9 @@ class Asterisk:
                 "exten => 101,1,Answer()",
                 f" same => n,Dial(AudioSocket/{audiosocket}/${{UUID()}}/c(slin16))",
                 "exten => 102,1,Answer()",
-                " same => n,Dial(WebSocket/captions/c(slin16)f(json)d(in)v(language=en))",
+                f" same => n,Dial(WebSocket/captions/c(slin16)f(json)d(in)v({told}))",
                 "exten => 103,1,Answer()",
-                " same => n,Dial(WebSocket/captions/c(ulaw)f(plain-text)d(in)v(language=de))",
+                " same => n,Dial(WebSocket/captions/c(ulaw)f(plain-text)d(in)v(language=en))",
                 "exten => 110,1,Answer()",
                 " same => n,Stasis(captions)",
             ],
@@ -165,12 +166,27 @@ class Asterisk:
         )
         return (await process.communicate())[0]
 
-    async def ask(self, path: str, **fields: str) -> None:
-        """Send a POST to the REST interface."""
+    async def ask(self, path: str, *, method: str = "POST", **fields: str) -> None:
+        """Send a request to the REST interface."""
         url = f"http://127.0.0.1:{self.http_port}/ari/{path}?{urllib.parse.urlencode(fields)}"
-        request = urllib.request.Request(url, method="POST")
+        request = urllib.request.Request(url, method=method)
         request.add_header("Authorization", f"Basic {base64.b64encode(b'demo:demo').decode()}")
         await asyncio.to_thread(urllib.request.urlopen, request, timeout=10)
+
+
+def _installed() -> Path:
+    """Return the folder that `install_asterisk` filled.
+
+    Raises:
+        AssertionError: It did not.
+    """
+    named = os.environ.get("AUDIOKV_ASTERISK", "/var/tmp/audiokv-asterisk")  # noqa: S108
+    root = Path(named).resolve()
+    assert (root / "usr/sbin/asterisk").is_file(), (
+        f"No Asterisk in {root}. Run tests/pbx/install_asterisk FOLDER as root, and set "
+        "AUDIOKV_ASTERISK to the folder."
+    )
+    return root
 
 
 def _free_tcp_port() -> int:
@@ -186,11 +202,7 @@ async def running_asterisk(server: CaptionServer) -> AsyncIterator[Asterisk]:
     Raises:
         AssertionError: There is no Asterisk, or it did not start.
     """
-    root = Path(os.environ.get("AUDIOKV_ASTERISK", "/var/tmp/audiokv-asterisk"))  # noqa: S108
-    assert (root / "usr/sbin/asterisk").is_file(), (
-        f"No Asterisk in {root}. Run tests/pbx/install_asterisk FOLDER as root, and set "
-        "AUDIOKV_ASTERISK to the folder."
-    )
+    root = _installed()
     folder = Path(tempfile.mkdtemp(prefix="pbx-", dir=root / "tmp"))
     exchange = Asterisk(root, folder)
     exchange.configure(server)

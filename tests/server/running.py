@@ -49,12 +49,13 @@ async def running_server(
     *,
     clock: Clock | None = None,
     pages: dict[str, Page] | None = None,
+    patience_s: float = PATIENCE_S,
     **settings: Any,
 ) -> AsyncIterator[CaptionServer]:
     """Run a server on a free port."""
     config = ServerConfig(**{"port": 0, "max_lag_ms": NEVER_MERGE_MS, **settings})
     async with (
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(patience_s),
         open_server(
             config,
             recognizer=recognizer or ScriptedRecognizer(),

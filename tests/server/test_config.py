@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audiokv.models.base import WeightOptions
 from audiokv.server.config import ServerConfig
 from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.policy.dialect import DialectPrior
@@ -75,6 +76,14 @@ def test_the_bound_of_the_audio_cache_is_passed_on() -> None:
     assert ServerConfig().cache_options().budget_slots is None
     options = ServerConfig(audio_budget_slots=120, policy="uniform").cache_options()
     assert (options.budget_slots, options.policy) == (120, "uniform")
+
+
+def test_the_way_to_load_the_weights_is_passed_on() -> None:
+    assert ServerConfig().weight_options() == WeightOptions()
+    config = ServerConfig(adapter="some/adapter", weights="int8", dtype="bfloat16")
+    assert config.weight_options() == WeightOptions("some/adapter", "int8", "bfloat16")
+    assert code_of(weights="int3") == "bad_value"
+    assert code_of(dtype="float8") == "bad_value"
 
 
 def test_a_dialect_needs_a_budget_to_weigh() -> None:

@@ -14,7 +14,17 @@ from audiokv.server.outbox import Outbox
 from audiokv.server.refusals import CloseCode, RefusalError
 from audiokv.server.worker import Command, Job, Report, Request, Worker
 from audiokv.streaming.audio_format import AudioFormat, Encoding
-from audiokv.streaming.messages import Done, Limits, Notice, Progress, Ready, decode_server
+from audiokv.streaming.messages import (
+    MAX_METADATA,
+    MAX_METADATA_CHARS,
+    Done,
+    Limits,
+    Notice,
+    Progress,
+    Ready,
+    decode_server,
+)
+from audiokv.streaming.recognition_counts import RecognitionCounts
 from tests.server.doubles import COUNTERS, FakeWire, ManualClock, settle
 
 if TYPE_CHECKING:
@@ -130,6 +140,14 @@ async def test_progress_has_the_latest_state_of_the_cache() -> None:
     rig.stream.take_report(Report((), 0, cache=COUNTERS))
     rig.stream.take_report(Report((), 100))
     assert rig.stream.progress() == Progress(0, 0, 100, 0, COUNTERS)
+
+
+async def test_progress_tells_what_went_wrong_with_the_recognition() -> None:
+    rig = Rig()
+    counts = RecognitionCounts(1, 3, 2)
+    rig.stream.take_report(Report((), 0, recognition=counts))
+    rig.stream.take_report(Report((), 100))
+    assert rig.stream.progress() == Progress(0, 0, 100, 0, recognition=counts)
 
 
 async def test_a_failure_is_told() -> None:
@@ -280,3 +298,20 @@ def test_metadata_stays_with_the_stream() -> None:
         on_over=rig.over.append,
     )
     assert stream.metadata == {"call": "42"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "told"),
+    [
+        ({}, None),
+        ({"call": "42"}, {"call": "42"}),
+        ({"n" * 3_000: "v" * 3_000}, {"n" * MAX_METADATA_CHARS: "v" * MAX_METADATA_CHARS}),
+        ({str(n): "" for n in range(99)}, {str(n): "" for n in range(MAX_METADATA)}),
+    ],
+)
+def test_listeners_are_told_no_more_than_they_take(
+    metadata: dict[str, str], told: dict[str, str] | None
+) -> None:
+    rig = Rig()
+    rig.stream.metadata = metadata
+    assert rig.stream.told == told

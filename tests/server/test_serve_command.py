@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from websockets.asyncio.client import connect
 
+from audiokv.models.base import WeightOptions
 from audiokv.server.command import add_arguments, run
 from audiokv.server.config import ServerConfig
 from audiokv.streaming.audio_cache import CacheOptions
@@ -92,7 +94,7 @@ def test_an_unknown_variable_is_explained(
 
 
 def test_missing_weights_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    def load(model: str, _cache: CacheOptions) -> Recognizer:
+    def load(model: str, *_: object) -> Recognizer:
         raise WeightsError("no_weights", f"No weights of {model}.", "Install them.")
 
     assert run(parse("--model", "whisper-huge"), load, load_detector, never) == 2
@@ -102,7 +104,7 @@ def test_missing_weights_are_explained(capsys: pytest.CaptureFixture[str]) -> No
 def test_the_bound_of_the_cache_reaches_the_model() -> None:
     seen: list[CacheOptions] = []
 
-    def load(_model: str, cache: CacheOptions) -> Recognizer:
+    def load(_model: str, cache: CacheOptions, _weights: object) -> Recognizer:
         seen.append(cache)
         raise KeyboardInterrupt
 
@@ -110,6 +112,18 @@ def test_the_bound_of_the_cache_reaches_the_model() -> None:
     bounded = parse("--audio-budget-slots", "120", "--policy", "h2o")
     assert run(bounded, load, load_detector, never) == 130
     assert seen == [CacheOptions(None, "audiokv"), CacheOptions(120, "h2o")]
+
+
+def test_the_way_to_load_the_weights_reaches_the_model() -> None:
+    seen: list[WeightOptions] = []
+
+    def load(_model: str, _cache: object, weights: WeightOptions) -> Recognizer:
+        seen.append(weights)
+        raise KeyboardInterrupt
+
+    wanted = parse("--adapter", "some/adapter", "--weights", "int4", "--dtype", "bfloat16")
+    assert run(wanted, load, load_detector, never) == 130
+    assert seen == [WeightOptions("some/adapter", "int4", "bfloat16")]
 
 
 def test_a_dialect_reaches_the_model_by_name_or_file(
@@ -121,7 +135,7 @@ def test_a_dialect_reaches_the_model_by_name_or_file(
     DialectPrior("scots", np.eye(1, 20), np.full(1, 1.25)).save(folder / "scots.json")
     seen: list[CacheOptions] = []
 
-    def load(_model: str, cache: CacheOptions) -> Recognizer:
+    def load(_model: str, cache: CacheOptions, _weights: object) -> Recognizer:
         seen.append(cache)
         raise KeyboardInterrupt
 
@@ -139,7 +153,7 @@ def test_voices_are_told_apart_only_where_it_is_asked_for(
     def load_encoder() -> Any:
         raise WeightsError("no_weights", "No speaker encoder.", "Install it.")
 
-    def load(_model: str, _cache: CacheOptions) -> Recognizer:
+    def load(*_: object) -> Recognizer:
         return ScriptedRecognizer()
 
     assert run(parse("--speakers"), load, load_detector, load_encoder) == 2
@@ -163,11 +177,23 @@ def test_what_tells_voices_apart_reaches_the_server(
 
 
 def test_an_interrupted_load_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
-    def load(_model: str, _cache: CacheOptions) -> Recognizer:
+    def load(*_: object) -> Recognizer:
         raise KeyboardInterrupt
 
     assert run(parse(), load, load_detector, never) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_library_s_talk_of_missing_gpu_kernels_is_not_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def load(*_: object) -> Recognizer:
+        logging.getLogger("torchao").warning("no such kernel")
+        logging.getLogger("torchao").error("broken")
+        raise KeyboardInterrupt
+
+    run(parse(), load, load_detector, never)
+    assert caplog.messages == ["broken"]
 
 
 def test_a_port_in_use_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,6 +91,16 @@ def test_wishes_are_checked_and_add_up() -> None:
     assert caught.value.code == "unknown_profile"
 
 
+def test_a_profile_is_that_of_the_policy_and_stays() -> None:
+    registry = Rig().registry
+    known = registry.options_of(Start("alaw", 8_000, profile="telephony"), StreamOptions())
+    assert known.profile == "telephony"
+    assert registry.options_of(Update(profile="telephony"), known) == known
+    with pytest.raises(MessageError, match="'telephony'") as caught:
+        registry.options_of(Update(profile="default"), known)
+    assert caught.value.code == "profile_fixed"
+
+
 def test_audio_that_cannot_be_decoded_takes_no_place() -> None:
     rig = Rig()
     with pytest.raises(AudioFormatError):

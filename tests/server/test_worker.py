@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from audiokv.models.base import Hypothesis, StreamOptions
 from audiokv.server.sessions import session_opener
 from audiokv.server.worker import Job, Report, Request, Worker
 from audiokv.streaming.audio_format import AudioFormat, Encoding
+from audiokv.streaming.recognition_counts import RecognitionCounts
 from audiokv.streaming.session_options import SessionOptions
 from tests.server.doubles import (
     LoudnessDetector,
@@ -23,8 +25,9 @@ from tests.server.doubles import (
 from tests.server.worker_rig import PATIENCE_S, Stream, open_rigs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from audiokv.models.base import RecognizerStream
     from tests.server.worker_rig import Rig
 
 
@@ -86,6 +89,22 @@ def test_steps_are_taken_in_batches_and_in_turn(make_rig: Callable[..., Rig]) ->
     assert max(rig.recognizer.batches) == 3
     n_steps = sum(rig.recognizer.batches)
     assert len(rig.recognizer.batches) < n_steps / 2
+
+
+def test_a_recogniser_that_gains_from_batches_is_given_them(
+    make_rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = replace(ScriptedRecognizer.info, batch_streams=3)
+    monkeypatch.setattr(ScriptedRecognizer, "info", info)
+    rig = make_rig(max_batch=2)
+    rig.recognizer.gate.clear()
+    streams = [Stream(rig) for _ in range(4)]
+    for stream in streams:
+        stream.submit(speech(1, seconds=1), Request.STOP)
+    rig.recognizer.gate.set()
+    for stream in streams:
+        stream.wait()
+    assert max(rig.recognizer.batches) == 3
 
 
 def test_a_sender_far_ahead_does_not_keep_others_waiting(make_rig: Callable[..., Rig]) -> None:
@@ -252,6 +271,25 @@ def test_the_death_of_the_thread_shows_and_its_words_stay_out_of_the_log(
     assert not worker.is_alive
     assert "the worker failed: Fatal at test_worker.py" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_a_stream_tells_what_went_wrong_with_its_recognition(
+    make_rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = make_rig()
+    decode = rig.recognizer.decode
+
+    def doubting(streams: Sequence[RecognizerStream]) -> list[Hypothesis]:
+        return [replace(h, is_decoded_again=True, is_dropped=True) for h in decode(streams)]
+
+    monkeypatch.setattr(rig.recognizer, "decode", doubting)
+    stream = Stream(rig)
+    stream.submit(speech(4, seconds=2), Request.STOP)
+    stream.wait()
+    counts = stream.reports[-1].recognition
+    n_steps = len(rig.recognizer.batches)
+    assert counts == RecognitionCounts(0, n_steps, n_steps)
+    assert n_steps > 1
 
 
 def test_a_stream_rests_after_each_step_and_tells_of_its_cache(

@@ -41,8 +41,8 @@ COUNTERS = CacheCounters(
 )
 
 
-def info(*, aligns: bool = True) -> RecognizerInfo:
-    return RecognizerInfo("script", 20, frozenset({"en"}), aligns=aligns, max_window_ms=30_000)
+def info(*, aligns: bool = True, context_gap_ms: int = 0) -> RecognizerInfo:
+    return RecognizerInfo("script", 20, frozenset({"en"}), aligns, 30_000, context_gap_ms)
 
 
 class Loudness:
@@ -115,12 +115,16 @@ def spoken(n_words: int, *, from_ms: int = 0) -> list[tuple[str, int, int]]:
 
 
 def session_of(
-    script: Script, options: SessionOptions | None = None, *, aligns: bool = True
+    script: Script,
+    options: SessionOptions | None = None,
+    *,
+    aligns: bool = True,
+    context_gap_ms: int = 0,
 ) -> Session:
     return Session(
         fmt=AudioFormat(),
         stream=script,
-        info=info(aligns=aligns),
+        info=info(aligns=aligns, context_gap_ms=context_gap_ms),
         detector=Loudness(),
         options=options,
     )

@@ -12,6 +12,7 @@ from audiokv.streaming.audio_format import AudioFormat, Encoding
 from audiokv.streaming.captions import Caption, Notice, SpeechChange
 from audiokv.streaming.channels import ChannelSplitter, check_labels
 from audiokv.streaming.errors import MessageError
+from audiokv.streaming.recognition_counts import RecognitionCounts
 from audiokv.streaming.session import Session
 from audiokv.streaming.session_options import SessionOptions
 from audiokv.streaming.speakers import FixedSpeaker
@@ -58,6 +59,18 @@ def test_each_channel_says_what_it_says_alone_however_the_bytes_are_split(
         assert bare(split.of(label)) == bare(captions(lone.events))
         assert split.scripts[i].heard == lone.scripts[0].heard
     check_numbers(captions(split.events))
+
+
+def test_the_echo_of_one_channel_is_no_speech_of_the_other() -> None:
+    turns: Turns = [(300, 900), (300, 600)]
+    voice = np.frombuffer(pcm(turns, 3_000), "<i2")
+    for softer, n_voices in ((16, 1), (4, 2)):
+        echo = np.roll(voice // softer, 16 * 120).astype("<i2").tobytes()
+        call = Call([Script(table(turns, "0")), Script(table(turns, "1"))])
+        call.group.push(interleaved([voice.tobytes(), echo]))
+        call.group.stop()
+        call.work()
+        assert sum(bool(call.of(label)) for label in LABELS) == n_voices
 
 
 @settings(max_examples=10, deadline=None)
@@ -240,9 +253,12 @@ def test_the_caches_of_the_channels_add_up() -> None:
 
 def test_warnings_are_passed_on() -> None:
     call = Call([Script([]), Script([])], options=SessionOptions(blank_ms=1_000))
+    assert call.group.recognition is None
     call.group.push(interleaved([audio((LOUD, 2_000)), bytes(64_000)]))
     call.work()
-    assert [e.code for e in call.events if isinstance(e, Notice)][:1] == ["no_words"]
+    codes = [e.code for e in call.events if isinstance(e, Notice)]
+    assert codes[:1] == ["no_words"]
+    assert call.group.recognition == RecognitionCounts(n_restarts=len(codes))
 
 
 @pytest.mark.parametrize(

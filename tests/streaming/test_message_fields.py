@@ -91,6 +91,22 @@ def test_a_list_of_strings_is_one(value: object) -> None:
         Fields("kind", {"x": value}).texts("x", max_items=1, max_chars=1)
 
 
+@pytest.mark.parametrize(
+    "value", [[], "ab", {"a": 1}, {"a": "b", "c": "d"}, {"long": "b"}, {"a": "\ud800"}]
+)
+def test_an_object_of_strings_is_one(value: object) -> None:
+    with pytest.raises(MessageError, match="Send a"):
+        Fields("kind", {"x": value}).optional_texts_by_name("x", max_items=1, max_chars=3)
+
+
+def test_an_object_of_strings_may_be_missing() -> None:
+    fields = Fields("kind", {"x": {"a": "b"}, "n": None})
+    assert fields.optional_texts_by_name("x", max_items=1, max_chars=1) == {"a": "b"}
+    assert fields.optional_texts_by_name("n", max_items=1, max_chars=1) is None
+    assert fields.optional_texts_by_name("m", max_items=1, max_chars=1) is None
+    fields.finish()
+
+
 def test_a_truth_is_not_a_number() -> None:
     with pytest.raises(MessageError, match="true or false"):
         Fields("kind", {"x": 1}).truth("x")

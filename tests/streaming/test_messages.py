@@ -84,6 +84,7 @@ server_messages: st.SearchStrategy[ServerMessage] = st.one_of(
         resume_token=st.none() | names,
         resumed=st.booleans(),
         received_samples=wholes,
+        metadata=st.none() | st.dictionaries(names, texts, max_size=3),
     ),
     st.builds(
         Caption,

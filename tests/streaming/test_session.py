@@ -163,6 +163,32 @@ def test_a_long_pause_or_a_long_window_opens_a_fresh_one(
     assert script.opened[1] >= 1_000
 
 
+@pytest.mark.parametrize(
+    ("stated_ms", "asked_ms", "n_windows"), [(2_000, None, 1), (2_000, 0, 2), (0, 2_000, 1)]
+)
+def test_the_recogniser_states_which_gap_it_hears_unless_it_is_asked_for(
+    stated_ms: int, asked_ms: int | None, n_windows: int
+) -> None:
+    script = Script([])
+    options = SessionOptions(context_gap_ms=asked_ms)
+    session = session_of(script, options, context_gap_ms=stated_ms)
+    session.push(audio((LOUD, 1_000), (0, 900), (LOUD, 1_000), (0, 700)))
+    session.stop()
+    drain(session, script)
+    assert len(script.opened) == n_windows
+
+
+@pytest.mark.parametrize("gap_ms", [1_500, 2_500])
+def test_before_a_fresh_window_so_much_silence_is_heard_that_was_not_heard(gap_ms: int) -> None:
+    script = Script([])
+    options = SessionOptions(context_gap_ms=1_800, context_ms=500)
+    run(script, audio((0, 3_000), (LOUD, 1_000), (0, gap_ms), (LOUD, 1_000), (0, 700)), options)
+    assert len(script.opened) == 2
+    assert abs(script.opened[0] - 1_200) <= 32
+    heard_until_ms = next(end for start, end in reversed(script.heard) if start < 4_000)
+    assert abs(script.opened[1] - max(heard_until_ms, 4_000 + gap_ms - 1_800)) <= 32
+
+
 def test_a_long_segment_ends_at_a_committed_word_and_goes_on() -> None:
     script = Script(spoken(20))
     events = run(script, audio((LOUD, 8_000), (0, 1_000)), SessionOptions(max_segment_ms=3_000))

@@ -86,7 +86,8 @@ def budgeted_attention(
         key: Shape (batch, key_heads, rows, size).
         value: Shape (batch, key_heads, rows, value_size).
         attention_mask: Mask of the step; only its padding counts where the cache is budgeted.
-        call: `scaling`, `dropout`, `softcap` and whatever else the model passes.
+        call: `scaling`, `dropout`, `softcap` and whatever else the model passes; `shared_step`
+            where several streams share the step, which then attends by itself.
 
     Returns:
         Output of shape (batch, queries, query_heads, value_size), and None for the weights.
@@ -95,6 +96,10 @@ def budgeted_attention(
         ConfigError: The step's mask says more than causality and padding, which stored positions
             cannot express.
     """
+    shared_step = call.pop("shared_step", None)
+    if shared_step is not None:
+        attended: torch.Tensor = shared_step.attend(module, query, key, value, attention_mask)
+        return attended, None
     readout = Readout.of(key)
     if readout is None:
         return _attend(module, (query, key, value), attention_mask, call)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from audiokv.models.cache.head_limits import HeadLimits
+from audiokv.models.cache.layers import SlotLayer
 from audiokv.models.cache.scored_heads import policy_by_head_scores
 from audiokv.models.cache.similarity import key_similarity
 from audiokv.models.cache.slot_cache import SlotCache
@@ -22,14 +23,16 @@ from audiokv.streaming.policy.protocol import HeadwisePolicy
 from audiokv.streaming.policy.registry import policy_by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    import torch
     from numpy.typing import NDArray
 
     from audiokv.streaming.policy.assembly import DriverOptions
     from audiokv.streaming.policy.driver import PolicyDriver
     from audiokv.streaming.policy.protocol import EvictionPolicy
 
+    KeysAndValues = tuple[torch.Tensor, torch.Tensor]
     Limits = int | Sequence[int] | Sequence[Sequence[int]] | NDArray[np.int64]
 
 # Policies that go by age, place or keys alone: asking for attention would be wasted on them.
@@ -132,6 +135,38 @@ class BudgetedCache(SlotCache):
         """
         self._expected.extend(marks)
 
+    def take_step(
+        self, states: Mapping[int, KeysAndValues], importance: NDArray[np.float32]
+    ) -> None:
+        """Take in a step that was computed outside, together with those of other streams.
+
+        The cache is then as if the model had been called with it alone.
+
+        Args:
+            states: New keys and values of each layer that has its own, shape (1, heads, new, size).
+            importance: As `importance`, for the rows held after the step.
+        """
+        for index, (keys, values) in states.items():
+            layer: Any = self.layers[index]
+            add = layer.append if isinstance(layer, SlotLayer) else layer.update
+            add(keys, values)
+        self._stepped(importance)
+
+    def observe_tail(self, n_slots: int, importance: NDArray[np.float32]) -> None:
+        """Take in what a step of the open tail attended to, when it was computed outside.
+
+        Args:
+            n_slots: Slots of the tail so far, which are held elsewhere.
+            importance: As `importance`, for the rows held and those of the tail.
+
+        Raises:
+            ConfigError: The tail went over the budget.
+        """
+        self._check_room(self.room_slots - n_slots)
+        self._importance = importance
+        if importance.any():
+            self._observe(importance)
+
     def share_silence(self) -> None:
         """Let runs of silence share a slot each."""
         self.share(self._driver.share_silence())
@@ -158,16 +193,20 @@ class BudgetedCache(SlotCache):
         super()._stepped(importance)
         if self._tail_start is None:
             self._admit_new_slots()
-        elif self.room_slots < 0:
-            raise ConfigError(
-                "tail_too_long",
-                f"A tail went {-self.room_slots} slots over a budget of {self.budget}.",
-                "Close it earlier, or open the cache with more tail_slots.",
-            )
+        else:
+            self._check_room(self.room_slots)
         if importance is not None and importance.any():
             self._observe(importance)
         if self._tail_start is None:
             self._make_room()
+
+    def _check_room(self, room_slots: int) -> None:
+        if room_slots < 0:
+            raise ConfigError(
+                "tail_too_long",
+                f"A tail went {-room_slots} slots over a budget of {self.budget}.",
+                "Close it earlier, or open the cache with more tail_slots.",
+            )
 
     def _admit_new_slots(self) -> None:
         marks: list[SlotMarks] = []

@@ -132,6 +132,12 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # its hook i
             ConfigError: The slots of the step before were read by an attention other than ours.
         """
         self._check_attended()
+        self.append(key_states, value_states)
+        self._awaits_attention = True
+        return self._read_keys(), _padded([store.values() for store in self.stores])
+
+    def append(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Add slots that nothing is to attend to now."""
         if not self.stores:
             self.lazy_initialization(key_states, value_states)
         n_stores = len(self.stores)
@@ -143,8 +149,6 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # its hook i
         ):
             store.append(keys, values, self.seen)
         self.seen += key_states.shape[2]
-        self._awaits_attention = True
-        return self._read_keys(), _padded([store.values() for store in self.stores])
 
     def get_seq_length(self) -> int:
         """Logical length: the position of the next slot."""

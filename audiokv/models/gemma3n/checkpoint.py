@@ -54,6 +54,17 @@ class SpeechCheckpoint(Gemma3nPreTrainedModel):  # type: ignore[no-untyped-call]
         self.lm_head = nn.Linear(text.hidden_size, text.vocab_size, bias=False)
         self.post_init()  # type: ignore[no-untyped-call]  # transformers is typed in part
 
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the word embeddings."""
+        language_model: Any = self.model.language_model
+        embeddings: nn.Module = language_model.embed_tokens
+        return embeddings
+
+    def get_output_embeddings(self) -> nn.Module:
+        """Return the output layer, which is tied to them."""
+        head: nn.Module = self.lm_head
+        return head
+
 
 def load_checkpoint(folder: Path, dtype: torch.dtype, device: torch.device) -> SpeechCheckpoint:
     """Load the weights of a model folder.

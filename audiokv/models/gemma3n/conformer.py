@@ -8,11 +8,15 @@ causal convolution. Architecture: Conformer (Gulati et al., 2020) as in the Univ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from audiokv.models.audio_llm.past_attention import attend_to_past
 from audiokv.streaming.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +72,14 @@ class StreamingBlock:
         return BlockState(past, past, rows)
 
     def advance(
-        self, state: BlockState, frames: torch.Tensor, n_before: int
+        self, state: BlockState, frames: torch.Tensor, n_before: Sequence[int]
     ) -> tuple[torch.Tensor, BlockState]:
         """Encode the next frames.
 
         Args:
             state: As it was left.
             frames: Shape (batch, n, hidden), n at least 1.
-            n_before: Frames of the stream before these.
+            n_before: Frames before these, one number for each stream of the batch.
 
         Returns:
             The same shape, and the state after it.
@@ -88,7 +92,7 @@ class StreamingBlock:
         return block.norm(hidden.clamp(-limit, limit)), BlockState(keys, values, conv_rows)
 
     def _attend(
-        self, state: BlockState, frames: torch.Tensor, n_before: int
+        self, state: BlockState, frames: torch.Tensor, n_before: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         outer, attention = self._block.attention, self._block.attention.attn
         limit = outer.gradient_clipping
@@ -98,21 +102,9 @@ class StreamingBlock:
         queries = attention.q_proj(hidden).view(shape) * self._query_scale
         keys = torch.cat((state.keys, attention.k_proj(hidden).view(shape)), dim=1)
         values = torch.cat((state.values, attention.v_proj(hidden).view(shape)), dim=1)
-        # One window a query, oldest first: shape (batch, n, heads, size, past + 1).
-        span = self.n_past_frames + 1
-        logits = (queries.unsqueeze(-2) @ keys.unfold(1, span, 1)).squeeze(-2)
-        logits = logits + torch.einsum("bnhd,shd->bnhs", queries, self._distances)
-        softcap = attention.softcap
-        logits = torch.tanh(logits / softcap) * softcap
-        n_missing = self.n_past_frames - n_before  # of the first query's window
-        if n_missing > 0:
-            at = torch.arange(span, device=frames.device)
-            first = n_missing - torch.arange(n_frames, device=frames.device)
-            is_heard = (at >= first[:, None])[None, :, None]
-            logits = logits.masked_fill(~is_heard, torch.finfo(logits.dtype).min)
-        weights = logits.softmax(dim=-1, dtype=torch.float32).to(values.dtype)
-        windows = values.unfold(1, span, 1).transpose(-1, -2)
-        attended = (weights.unsqueeze(-2) @ windows).squeeze(-2).flatten(2)
+        attended = attend_to_past(
+            queries, keys, values, self._distances, softcap=attention.softcap, n_before=n_before
+        )
         attended = outer.post(attended).clamp(-limit, limit)
         kept = (keys[:, n_frames:].clone(), values[:, n_frames:].clone())
         return frames + outer.post_norm(attended), *kept

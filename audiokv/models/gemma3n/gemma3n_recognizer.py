@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 
-from audiokv.models.base import RecognizerInfo
+from audiokv.models.base import RecognizerInfo, WeightOptions
+from audiokv.models.gemma3n.adapters import merge_adapter
+from audiokv.models.gemma3n.batch import BatchRunner
+from audiokv.models.gemma3n.batch_requests import run_alone
 from audiokv.models.gemma3n.checkpoint import best_device, best_dtype, load_checkpoint
+from audiokv.models.gemma3n.compressed_weights import WeightFormat, compress
 from audiokv.models.gemma3n.gemma3n_stream import (
     Gemma3nStream,
     GemmaModel,
@@ -30,6 +35,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from audiokv.models.base import Hypothesis, RecognizerStream, StreamOptions
+    from audiokv.models.gemma3n.checkpoint import SpeechCheckpoint
+
+# Streams that share passes. A small model on a processor spends its time on calls, not on sums.
+_BATCH_STREAMS = {"cuda": 32, "cpu": 8}
 
 
 class Gemma3nRecognizer:
@@ -41,23 +50,32 @@ class Gemma3nRecognizer:
             ``audiokv.json`` where the model has settings for this program.
         name: Name shown to clients.
         window: Sizes of the live window.
+        weights: How to load them; a type named here comes before the folder's.
 
     Raises:
         KeyError: A size or a tensor is missing.
         ValueError: A file cannot be read, or is not Gemma-3n's.
+        WeightsError: The adapter does not fit, or a library for these weights is missing.
         ConfigError: The model cannot be streamed, or its settings mean nothing.
     """
 
-    def __init__(self, folder: Path, name: str, window: WindowOptions | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        window: WindowOptions | None = None,
+        weights: WeightOptions | None = None,
+    ) -> None:
         settings = ModelSettings.from_folder(folder)
         device = best_device()
-        dtype = getattr(torch, settings.dtype) if settings.dtype else best_dtype(device)
-        speech = SpeechModel(load_checkpoint(folder, dtype, device))
+        speech = SpeechModel(_load(folder, settings, weights or WeightOptions(), device))
         front_end = MelFrontEnd.from_folder(folder)
         vocabulary = Vocabulary(folder / "tokenizer.json")
         special = SpecialTokens.from_config(speech.config)
         layout = choose_layout(settings, special, vocabulary)
         self._window = window or WindowOptions()
+        if settings.resets_norm:
+            self._window = replace(self._window, resets_norm=True)
         self._model = GemmaModel(
             speech=speech,
             front_end=front_end,
@@ -67,6 +85,7 @@ class Gemma3nRecognizer:
             settings=settings,
             slot_ms=slot_length_ms(speech, front_end),
         )
+        self._batch = BatchRunner(speech)
         languages = LANGUAGE_NAMES if isinstance(layout, ChatLayout) else {"en"}
         self.info = RecognizerInfo(
             name=name,
@@ -74,6 +93,8 @@ class Gemma3nRecognizer:
             languages=settings.languages or frozenset(languages),
             aligns=bool(settings.alignment_heads),
             max_window_ms=self._window.max_window_ms,
+            context_gap_ms=self._window.context_gap_ms,
+            batch_streams=_BATCH_STREAMS[device.type],
         )
 
     def open_stream(self, options: StreamOptions) -> Gemma3nStream:
@@ -86,12 +107,25 @@ class Gemma3nRecognizer:
 
     @torch.inference_mode()
     def decode(self, streams: Sequence[RecognizerStream]) -> list[Hypothesis]:
-        """Recognise the windows one after the other.
+        """Recognise the windows; those of several streams share passes.
 
         Raises:
             TypeError: A stream is another recogniser's.
         """
-        return [_own(stream).decode() for stream in streams]
+        works = [_own(stream).decoding() for stream in streams]
+        return [run_alone(work) for work in works] if len(works) == 1 else self._batch.run(works)
+
+
+def _load(
+    folder: Path, settings: ModelSettings, weights: WeightOptions, device: torch.device
+) -> SpeechCheckpoint:
+    dtype_name = weights.dtype or settings.dtype
+    dtype = getattr(torch, dtype_name) if dtype_name else best_dtype(device)
+    checkpoint = load_checkpoint(folder, dtype, device)
+    if weights.adapter is not None:
+        checkpoint = merge_adapter(checkpoint, weights.adapter)
+    compress(checkpoint, WeightFormat(weights.weights))
+    return checkpoint
 
 
 def _own(stream: RecognizerStream) -> Gemma3nStream:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from audiokv.models.base import Hypothesis
+from audiokv.models.gemma3n.batch_requests import run_alone
+from audiokv.models.gemma3n.checked_decoding import Asked, checked_decoder
 from audiokv.models.gemma3n.prefix import Prefix, PrefixOptions
 from audiokv.models.gemma3n.slot_alignment import token_spans
 from audiokv.models.gemma3n.slot_source import SlotSource
 from audiokv.models.gemma3n.speech_model import Inputs
-from audiokv.models.gemma3n.tail_decoding import TailDecoder, TailRequest
+from audiokv.models.gemma3n.tail_decoding import TailRequest
 from audiokv.models.gemma3n.word_times import timed_words, without_loop
 from audiokv.models.whisper.text import without_leading_mark
 from audiokv.streaming.audio_cache import CacheOptions
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from audiokv.models.base import FloatArray, StreamOptions
+    from audiokv.models.gemma3n.batch_requests import Work
     from audiokv.models.gemma3n.mel import MelFrontEnd
     from audiokv.models.gemma3n.prompt_layout import (
         Frame,
@@ -52,6 +55,7 @@ class WindowOptions:
         trim_above_ms: Length of a segment from which its committed audio is let go.
         keep_ms: Committed audio kept before the revisable text when that happens.
         max_window_ms: Longest segment; beyond it audio is let go whether committed or not.
+        context_gap_ms: How much silence before a segment is heard too, if possible in one window.
         resets_norm: Whether the tower's running norm begins anew at each pause inside a window.
         cache: Bound of what is held. With a bound, audio and text of earlier segments stay in the
             cache as far as it allows; without, each segment begins with the prompt alone.
@@ -60,6 +64,7 @@ class WindowOptions:
     trim_above_ms: int = 25_000
     keep_ms: int = 3000
     max_window_ms: int = 30_000
+    context_gap_ms: int = 2000
     resets_norm: bool = False
     cache: CacheOptions = field(default_factory=CacheOptions)
 
@@ -121,12 +126,7 @@ class Gemma3nStream:
         )
         self._frame = self._frame_for(options)
         self._options = options
-        self._decoder = TailDecoder(
-            model.speech,
-            self._frame.stops,
-            model.special.unspoken | model.vocabulary.special,
-            model.settings.alignment_heads,
-        )
+        self._decoder = checked_decoder(model, self._frame.stops)
         self._has_prompt = False  # whether the prefix begins with the prompt in force
         self._closing: tuple[tuple[int, ...], int] | None = None  # text of the segment before
         self.n_restarts = 0
@@ -171,6 +171,7 @@ class Gemma3nStream:
 
     def _begin_window(self, at_ms: int) -> None:
         model = self._model
+        self._decoder.begin_window()
         self._source = SlotSource(model.speech, model.front_end, at_ms)
         self._start_ms = at_ms  # of the segment's first slot
         self._n_samples = 0
@@ -185,6 +186,7 @@ class Gemma3nStream:
     def begin_segment(self, at_ms: int) -> None:
         """Note that a segment of speech begins."""
         self._prefix.guard_last(at_ms)
+        self._decoder.begin_segment()
         if self._window.resets_norm:
             self._source.forget_level()
 
@@ -207,10 +209,14 @@ class Gemma3nStream:
 
     def decode(self) -> Hypothesis:
         """Recognise the window as it stands."""
-        self._hear()
+        return run_alone(self.decoding())
+
+    def decoding(self) -> Work[Hypothesis]:
+        """The work of ``decode``, for a runner that lets streams share passes."""
+        yield from self._hear()
         self._let_go()
-        self._read_prompt()
-        continuation = self._continue()
+        yield from self._read_prompt()
+        continuation = yield from self._continue()
         spans_ms = self._spans_ms(continuation)
         has_clear_times = bool(self._model.settings.alignment_heads)
         self._draft = without_loop(continuation, spans_ms, has_clear_times=has_clear_times)
@@ -220,7 +226,7 @@ class Gemma3nStream:
         )
         timed = timed_words(words, spans_ms, continuation.log_probabilities, self._committed_ms)
         self._latest = list(zip(words, timed, strict=True))
-        return Hypothesis(tuple(timed), language)
+        return self._decoder.marked(Hypothesis(tuple(timed), language))
 
     def commit(self, n_words: int) -> None:
         """Force the first words of the latest hypothesis from now on."""
@@ -248,36 +254,36 @@ class Gemma3nStream:
     def _forced(self) -> list[int]:
         return [token for word in self._committed for token in word.tokens]
 
-    def _hear(self) -> None:
+    def _hear(self) -> Work[None]:
         """Encode what was appended and read the slots that are complete."""
         whole: list[MarkedSlot] = []
         for samples, speaker in self._waiting:
-            whole += self._source.push(samples, Talker(speaker, self._language))
+            whole += yield from self._source.pushing(samples, Talker(speaker, self._language))
         self._waiting = []
         self._slots += whole
         if self._has_prompt and self._has_segment and whole:
-            self._read(whole)
+            yield from self._read(whole)
 
-    def _read(self, slots: list[MarkedSlot]) -> None:
+    def _read(self, slots: list[MarkedSlot]) -> Work[None]:
         inputs = Inputs.joined([slot for slot, _ in slots])
-        self._prefix.append(inputs, [mark for _, mark in slots])
+        yield from self._prefix.appending(inputs, [mark for _, mark in slots])
 
-    def _read_prompt(self) -> None:
+    def _read_prompt(self) -> Work[None]:
         """Bring prompt and segment into the prefix where they are not there already."""
         if self._has_prompt and self._has_segment:
             return
         if not self._has_prompt:
             self._prefix.restart()
-            self._prefix.append_text(self._frame.opening, 0, is_prompt=True)
+            yield from self._prefix.appending_text(self._frame.opening, 0, is_prompt=True)
             self._has_prompt = True
         elif self._closing is not None:
-            self._prefix.append_text(*self._closing)
+            yield from self._prefix.appending_text(*self._closing)
         self._closing = None
-        self._prefix.append_text(self._frame.before_audio, self._start_ms)
+        yield from self._prefix.appending_text(self._frame.before_audio, self._start_ms)
         self._prefix.guard_last(self._start_ms)
         self._has_segment = True
         if self._slots:
-            self._read(self._slots)
+            yield from self._read(self._slots)
         self._prefix.commit_until(self._committed_ms)
 
     def _close_segment(self) -> None:
@@ -308,9 +314,9 @@ class Gemma3nStream:
         self._committed = [word for word in self._committed if word.end_ms > until_ms]
         self._has_prompt = self._has_segment = False
 
-    def _continue(self) -> Continuation:
+    def _continue(self) -> Work[Continuation]:
         speech, frame = self._model.speech, self._frame
-        tail = self._source.unfinished()
+        tail = yield from self._source.finishing()
         n_own = sum(len(part) for part in tail)
         n_slots = len(self._slots) + n_own
         n_padding = max(0, self._model.settings.pad_to_slots - n_slots)
@@ -326,17 +332,18 @@ class Gemma3nStream:
             max_tokens=max(1, n_slots * _TOKENS_PER_SLOT + _SPARE_TOKENS - len(self._forced)),
             n_spoken_slots=spoken_ms // self._model.slot_ms,
         )
-        return self._decoder.decode(self._prefix, request, self._prefix.audio_rows(self._start_ms))
+        rows = self._prefix.audio_rows(self._start_ms)
+        asked = Asked(frame, self._language)
+        return (yield from self._decoder.decoding(self._prefix, request, rows, asked))
 
     def _spans_ms(self, continuation: Continuation) -> NDArray[np.int64]:
         """Return where each new token begins and ends, shape (tokens, 2)."""
         rows = self._prefix.audio_rows(self._start_ms)
-        slot_ms = self._model.slot_ms
         n_own = continuation.attention.shape[-1] - len(rows)
-        own_ms = self._start_ms + (len(self._slots) + np.arange(n_own)) * slot_ms
+        own_ms = self._start_ms + (len(self._slots) + np.arange(n_own)) * self._model.slot_ms
         columns_ms = np.concatenate((self._prefix.starts_ms(rows), own_ms))
         if not len(columns_ms):
             return np.full((len(continuation.tokens), 2), self._start_ms)
         spans = token_spans(continuation.attention)[len(self._forced) :]
-        edges_ms: NDArray[np.int64] = columns_ms[spans] + [0, slot_ms]
+        edges_ms: NDArray[np.int64] = columns_ms[spans] + [0, self._model.slot_ms]
         return edges_ms.clip(self._committed_ms, max(self.end_ms, self._committed_ms))

@@ -29,12 +29,17 @@ MAX_FRAMES_AT_ONCE = 1024  # a frame takes 8 kB on the way; hours at once must n
 class MelFrontEnd:
     """The constants of one model's front end.
 
+    Attributes:
+        n_left_samples: Silence before a stream's first sample.
+
     Args:
         extractor: A ``Gemma3nAudioFeatureExtractor``; only its settings are read.
 
     Raises:
         ConfigError: It wants another sample rate, or random dither.
     """
+
+    n_left_samples = 0
 
     def __init__(self, extractor: Any) -> None:  # noqa: ANN401  transformers is not typed
         if extractor.sampling_rate != SAMPLE_RATE_HZ or extractor.dither:
@@ -97,13 +102,18 @@ class MelFrontEnd:
     def _of_frames(self, frames: Floats) -> Floats:
         emphasised = self._emphasised(frames) * self._window
         magnitudes = np.abs(np.fft.rfft(emphasised, n=self._n_fft, axis=-1))
-        log_mel = np.log(np.maximum(magnitudes @ self._filters, self._floor))
+        log_mel = self._logarithm(magnitudes @ self._filters, self._floor)
         if self._mean is not None:
             log_mel = log_mel - self._mean
         if self._deviation is not None:
             log_mel = log_mel / self._deviation
         narrow: Floats = log_mel.astype(np.float32)
         return narrow
+
+    @staticmethod
+    def _logarithm(mel: NDArray[np.floating[Any]], floor: float) -> NDArray[np.floating[Any]]:
+        logarithm: NDArray[np.floating[Any]] = np.log(np.maximum(mel, floor))
+        return logarithm
 
     def _emphasised(self, frames: Floats) -> Floats:
         factor = np.float32(self._preemphasis)
@@ -125,7 +135,7 @@ class IncrementalMel:
     def __init__(self, front_end: MelFrontEnd) -> None:
         self._front_end = front_end
         # From the next frame's first sample on.
-        self._samples: Floats = np.empty(0, np.float32)
+        self._samples: Floats = np.zeros(front_end.n_left_samples, np.float32)
 
     def push(self, samples: Floats) -> Floats:
         """Take audio and return the frames it completes.
@@ -143,4 +153,4 @@ class IncrementalMel:
 
     def reset(self) -> None:
         """Forget the stream."""
-        self._samples = np.empty(0, np.float32)
+        self._samples = np.zeros(self._front_end.n_left_samples, np.float32)

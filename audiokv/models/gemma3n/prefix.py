@@ -14,22 +14,35 @@ import numpy as np
 import torch
 
 from audiokv.models.cache import BudgetedCache
+from audiokv.models.gemma3n.batch_requests import Read, run_alone
 from audiokv.models.gemma3n.slot_alignment import RecordingProbe
 from audiokv.streaming.audio_cache import count_cache
 from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.policy.assembly import DriverOptions
+from audiokv.streaming.policy.audiokv import AudioKvPolicy
 from audiokv.streaming.policy.marks import SlotMarks
+from audiokv.streaming.policy.prefetch import StepPrefetch
 from audiokv.streaming.policy.profiles import profile_by_name
+from audiokv.streaming.policy.registry import policy_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from audiokv.models.gemma3n.speech_model import Inputs, SpeechModel
+    from audiokv.models.audio_llm.hearing_model import HearingModel
+    from audiokv.models.gemma3n.batch_requests import Work
+    from audiokv.models.gemma3n.speech_model import Inputs
     from audiokv.streaming.audio_cache import CacheCounters, CacheOptions
+    from audiokv.streaming.policy.protocol import EvictionPolicy
 
 _UNBOUNDED_SLOTS = 1 << 20
+# A slot is 160 ms: room for a step costs a small budget more than it saves (measured at 12 to 47
+# slots with `RhythmPrefetch`: half as many errors again). From 64 slots on two may be free, which
+# most steps need.
+LIVE_PREFETCH = StepPrefetch(max_share=1 / 32)
+# Scattered slots of what was said long ago made the model say it again (docs/retention.md).
+LIVE_MEMORY_MS = 8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,9 @@ class PrefixOptions:
 class Prefix:
     """The persistent part of one stream's cache.
 
+    Attributes:
+        options: Sizes.
+
     Args:
         model: The model.
         options: Sizes.
@@ -63,9 +79,9 @@ class Prefix:
             profile.
     """
 
-    def __init__(self, model: SpeechModel, options: PrefixOptions) -> None:
+    def __init__(self, model: HearingModel, options: PrefixOptions) -> None:
         self._model = model
-        self._options = options
+        self.options = options
         config = model.text_config
         self._max_positions: int = options.max_positions or config.max_position_embeddings
         budget = options.cache.budget_slots
@@ -78,18 +94,24 @@ class Prefix:
                 "Lower --audio-budget-slots.",
             )
         self.probe = RecordingProbe(config.num_attention_heads, model.full_attention_layers)
-        policy = options.cache.policy if self.is_bounded else "full"
-        self.cache = BudgetedCache(
-            config,
+        driver_options = live_options(options.profile)
+        name = options.cache.policy if self.is_bounded else "full"
+        policy = policy_by_name(name, options.slot_ms, driver_options.profile)
+        self.cache = self._open_cache(live_policy(policy), driver_options)
+        self.n_reanchors = 0
+        self._n_forgotten = 0  # rows of before the last restart
+
+    def _open_cache(self, policy: EvictionPolicy, driver_options: DriverOptions) -> BudgetedCache:
+        options, budget = self.options, self.options.cache.budget_slots
+        return BudgetedCache(
+            self._model.text_config,
             (_UNBOUNDED_SLOTS if budget is None else budget) + options.tail_slots,
             policy,
             slot_ms=options.slot_ms,
-            options=DriverOptions(profile_by_name(options.profile)),
+            options=driver_options,
             tail_slots=options.tail_slots,
             probe=self.probe,
         )
-        self.n_reanchors = 0
-        self._n_forgotten = 0  # rows of before the last restart
 
     @property
     def held(self) -> int:
@@ -108,9 +130,13 @@ class Prefix:
             inputs: The positions.
             marks: What is known about each.
         """
+        run_alone(self.appending(inputs, marks))
+
+    def appending(self, inputs: Inputs, marks: Sequence[SlotMarks]) -> Work[None]:
+        """The work of ``append``."""
         self._keep_within_positions(len(inputs))
         self.cache.expect(marks)
-        self._model.run(inputs, self.cache)
+        yield Read(self, inputs)
 
     def append_text(self, tokens: Sequence[int], at_ms: int, *, is_prompt: bool = False) -> None:
         """Read tokens, for good.
@@ -120,9 +146,15 @@ class Prefix:
             at_ms: Where on the stream's clock they stand.
             is_prompt: Whether they belong to the prompt, which never leaves.
         """
+        run_alone(self.appending_text(tokens, at_ms, is_prompt=is_prompt))
+
+    def appending_text(
+        self, tokens: Sequence[int], at_ms: int, *, is_prompt: bool = False
+    ) -> Work[None]:
+        """The work of ``append_text``."""
         mark = SlotMarks(at_ms, at_ms, is_voice=False, is_prompt=is_prompt)
         if tokens:
-            self.append(self._model.tokens(tokens), [mark] * len(tokens))
+            yield from self.appending(self._model.tokens(tokens), [mark] * len(tokens))
 
     def guard_last(self, at_ms: int) -> None:
         """Guard the last row as the mark of a segment's beginning."""
@@ -141,7 +173,7 @@ class Prefix:
     @contextmanager
     def tail(self) -> Iterator[None]:
         """Let what is run inside be gone afterwards; its attention is recorded."""
-        self._keep_within_positions(self._options.tail_slots)
+        self._keep_within_positions(self.options.tail_slots)
         self.cache.open_tail()
         self.probe.record(is_on=True)
         try:
@@ -149,6 +181,10 @@ class Prefix:
         finally:
             self.probe.record(is_on=False)
             self.cache.rollback_tail()
+
+    def run(self, inputs: Inputs) -> None:
+        """Carry out a ``Read`` of this prefix by itself."""
+        self._model.run(inputs, self.cache)
 
     def run_in_tail(self, inputs: Inputs) -> torch.Tensor:
         """Feed the open tail; see ``SpeechModel.run``."""
@@ -185,3 +221,26 @@ class Prefix:
         if self.cache.seen + n_new > self._max_positions:
             self.cache.reanchor()
             self.n_reanchors += 1
+
+
+def live_options(profile: str) -> DriverOptions:
+    """Return what the policy of a live prefix is opened with.
+
+    Args:
+        profile: Name of the acoustic profile.
+
+    Raises:
+        ConfigError: There is no such profile.
+    """
+    return DriverOptions(profile_by_name(profile), high_water=1.0, prefetch=LIVE_PREFETCH)
+
+
+def live_policy(policy: EvictionPolicy) -> EvictionPolicy:
+    """Return a policy as a live prefix wants it, which keeps earlier segments.
+
+    Args:
+        policy: Any; only AudioKV is changed, where its memory is not set.
+    """
+    if isinstance(policy, AudioKvPolicy) and policy.memory_ms is None:
+        return replace(policy, memory_ms=LIVE_MEMORY_MS)
+    return policy

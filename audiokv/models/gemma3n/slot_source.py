@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from audiokv.models.gemma3n.batch_requests import Encode, Finish, run_alone
 from audiokv.models.gemma3n.mel import IncrementalMel
 from audiokv.streaming.audio_format import FRAME_MS, FRAME_SAMPLES
 from audiokv.streaming.policy.loudness import LoudnessGate
 from audiokv.streaming.policy.marker import SlotMarker
 
 if TYPE_CHECKING:
+    from audiokv.models.audio_llm.hearing_model import SlotModel
     from audiokv.models.base import FloatArray
+    from audiokv.models.gemma3n.batch_requests import Work
     from audiokv.models.gemma3n.mel import MelFrontEnd
-    from audiokv.models.gemma3n.speech_model import Inputs, SpeechModel
+    from audiokv.models.gemma3n.speech_model import Inputs
     from audiokv.streaming.policy.marker import Talker
     from audiokv.streaming.policy.marks import SlotMarks
 
@@ -31,7 +34,7 @@ class SlotSource:
         at_ms: Position of the first sample on the stream's clock.
     """
 
-    def __init__(self, speech: SpeechModel, front_end: MelFrontEnd, at_ms: int) -> None:
+    def __init__(self, speech: SlotModel, front_end: MelFrontEnd, at_ms: int) -> None:
         self._speech = speech
         self._mel = IncrementalMel(front_end)
         self._tower = speech.tower.start()
@@ -39,30 +42,43 @@ class SlotSource:
         self._gate = LoudnessGate()
         self._part: FloatArray = np.empty(0, np.float32)
         self._unmarked: list[Inputs] = []
+        self._marked: list[SlotMarks] = []  # of slots whose encoding is not final
 
     def push(self, samples: FloatArray, talker: Talker) -> list[MarkedSlot]:
         """Take audio and return the slots it completes.
 
-        A slot's encoding is final 68 ms before its audio ends; it counts as unfinished until then.
+        A slot counts as unfinished until both its encoding is final (Gemma-3n: 68 ms before its
+        audio ends) and its audio is there.
 
         Args:
             samples: Shape (n,), 16 kHz mono, directly following the push before.
             talker: Who speaks.
         """
+        return run_alone(self.pushing(samples, talker))
+
+    def pushing(self, samples: FloatArray, talker: Talker) -> Work[list[MarkedSlot]]:
+        """The work of ``push``."""
         frames = torch.from_numpy(self._mel.push(samples))
         if len(frames):
-            mel = self._speech.mel(frames)
-            encoded, self._tower = self._speech.tower.advance(self._tower, mel)
-            slots = self._speech.slots(encoded)
+            encode = Encode(self._speech.tower, self._tower, self._speech.mel(frames))
+            yield encode
+            self._tower = encode.after
+            slots = self._speech.slots(encode.slots)
             self._unmarked += [slots[i : i + 1] for i in range(len(slots))]
-        marks = self._marks(samples, talker)
-        whole = list(zip(self._unmarked, marks, strict=False))
-        self._unmarked = self._unmarked[len(marks) :]
+        self._marked += self._marks(samples, talker)
+        whole = list(zip(self._unmarked, self._marked, strict=False))
+        self._unmarked, self._marked = self._unmarked[len(whole) :], self._marked[len(whole) :]
         return whole
 
     def unfinished(self) -> list[Inputs]:
         """Return the slots that are due if the audio ends here; the stream can go on."""
-        last = self._speech.slots(self._speech.tower.finish(self._tower))
+        return run_alone(self.finishing())
+
+    def finishing(self) -> Work[list[Inputs]]:
+        """The work of ``unfinished``."""
+        finish = Finish(self._speech.tower, self._tower)
+        yield finish
+        last = self._speech.slots(finish.slots)
         return [*self._unmarked, *([last] if len(last) else [])]
 
     def forget_level(self) -> None:
@@ -76,13 +92,13 @@ class SlotSource:
         return self._marker.push(frames, self._gate.push(frames), talker)
 
 
-def slot_length_ms(speech: SpeechModel, front_end: MelFrontEnd) -> int:
+def slot_length_ms(speech: SlotModel, front_end: MelFrontEnd) -> int:
     """Return the length of one audio slot of a model.
 
     Raises:
         ValueError: It is not whole frames of 10 ms.
     """
-    samples = speech.tower.mel_frames_per_slot * front_end.hop_samples
+    samples: int = speech.tower.mel_frames_per_slot * front_end.hop_samples
     if samples % FRAME_SAMPLES:
         raise ValueError(f"a slot of {samples} samples is not whole frames of {FRAME_MS} ms")
     return samples // FRAME_SAMPLES * FRAME_MS

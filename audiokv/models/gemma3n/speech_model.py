@@ -60,7 +60,7 @@ class SpeechModel:
         self.tower = StreamingTower(parts.audio_tower)
         self._tower_weight = parts.audio_tower.subsample_conv_projection.input_proj_linear.weight
         self._embed_audio = parts.embed_audio
-        self._language_model = parts.language_model
+        self.language_model = parts.language_model
         self._lm_head = checkpoint.lm_head
 
     @property
@@ -98,19 +98,19 @@ class SpeechModel:
         embeds = self._embed_audio(inputs_embeds=encodings).to(self.dtype)
         # Their identity is that of the placeholder, as in Gemma3nModel.forward.
         ids = torch.full(encodings.shape[:2], self.config.audio_token_id, device=self.device)
-        return Inputs(embeds, self._language_model.get_per_layer_inputs(ids))
+        return Inputs(embeds, self.language_model.get_per_layer_inputs(ids))
 
     def tokens(self, tokens: Sequence[int]) -> Inputs:
         """Embed tokens; those of the audio vocabulary have an embedder of their own."""
         ids = torch.tensor([list(tokens)], dtype=torch.long, device=self.device)
-        embeds = self._language_model.embed_tokens(ids)
+        embeds = self.language_model.embed_tokens(ids)
         offset = self._embed_audio.vocab_offset
         is_audio = ids >= offset
         if bool(is_audio.any()):
             last = offset + self._embed_audio.vocab_size - 1
             hard = self._embed_audio(input_ids=torch.where(is_audio, ids, last))
             embeds = torch.where(is_audio.unsqueeze(-1), hard.to(embeds.dtype), embeds)
-        return Inputs(embeds, self._language_model.get_per_layer_inputs(ids))
+        return Inputs(embeds, self.language_model.get_per_layer_inputs(ids))
 
     def padding(self, n_slots: int) -> Inputs:
         """Return what transformers' processor fills a short clip up with.
@@ -121,7 +121,7 @@ class SpeechModel:
         ids = torch.full((1, n_slots), last, device=self.device)
         embeds = self._embed_audio(input_ids=ids).to(self.dtype)
         placeholders = torch.full_like(ids, self.config.audio_token_id)
-        return Inputs(embeds, self._language_model.get_per_layer_inputs(placeholders))
+        return Inputs(embeds, self.language_model.get_per_layer_inputs(placeholders))
 
     def run(self, inputs: Inputs, cache: Cache) -> torch.Tensor:
         """Feed the next positions, which join the cache.
@@ -129,7 +129,7 @@ class SpeechModel:
         Returns:
             Hidden states, shape (n, hidden).
         """
-        out = self._language_model(
+        out = self.language_model(
             inputs_embeds=inputs.embeds,
             per_layer_inputs=inputs.per_layer,
             cache=cache,

@@ -21,12 +21,12 @@ class NormSums:
     """What the cumulative norm knows of the past; float64, so that hours do not wear it out.
 
     Attributes:
-        count: Values since the stream began.
+        count: Values since the stream began, shape (batch,).
         total: Their sum, shape (batch,).
         squares: Sum of their squared distances from the mean of their time, shape (batch,).
     """
 
-    count: int
+    count: torch.Tensor
     total: torch.Tensor
     squares: torch.Tensor
 
@@ -34,7 +34,7 @@ class NormSums:
     def start(cls, batch: int, device: torch.device) -> NormSums:
         """Return the sums of nothing."""
         zeros = torch.zeros(batch, dtype=torch.float64, device=device)
-        return cls(0, zeros, zeros)
+        return cls(zeros, zeros, zeros)
 
     def normalize(
         self, values: torch.Tensor, weight: torch.Tensor, epsilon: float
@@ -51,7 +51,7 @@ class NormSums:
         """
         wide = values.float()
         n_each = wide.shape[1] * wide.shape[3]
-        counts = self.count + n_each * torch.arange(
+        counts = self.count[:, None] + n_each * torch.arange(
             1, wide.shape[2] + 1, dtype=torch.float64, device=wide.device
         )
         totals = self.total[:, None] + wide.sum(dim=(1, 3), dtype=torch.float64).cumsum(dim=1)
@@ -60,7 +60,7 @@ class NormSums:
         squares = self.squares[:, None] + spreads.cumsum(dim=1)
         factors = torch.rsqrt((squares / counts).float() + epsilon)[:, None, :, None]
         normalized = centred * factors * weight.float()[None, :, None, None]
-        after = NormSums(self.count + n_each * wide.shape[2], totals[:, -1], squares[:, -1])
+        after = NormSums(counts[:, -1], totals[:, -1], squares[:, -1])
         return normalized.to(values.dtype), after
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from audiokv.models.gemma3n.batch_requests import ReadTail, run_alone
 from audiokv.models.gemma3n.speech_model import Inputs
 from audiokv.models.whisper.decoding import is_repeating, resynchronised
 
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from audiokv.models.audio_llm.hearing_model import HearingModel
+    from audiokv.models.gemma3n.batch_requests import Work
     from audiokv.models.gemma3n.prefix import Prefix
-    from audiokv.models.gemma3n.speech_model import SpeechModel
+
+_MAX_LOGIT_ROWS = 512  # of a vocabulary of 262,400: half a gigabyte
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class TailDecoder:
         heads: Layer and head of those whose attention is wanted; all where none is named.
     """
 
-    model: SpeechModel
+    model: HearingModel
     stops: frozenset[int]
     unspoken: frozenset[int]
     heads: tuple[tuple[int, int], ...] = ()
@@ -104,6 +108,12 @@ class TailDecoder:
             request: What the tail begins with.
             rows: Rows of the prefix whose attention is wanted.
         """
+        return run_alone(self.decoding(prefix, request, rows))
+
+    def decoding(
+        self, prefix: Prefix, request: TailRequest, rows: NDArray[np.int64]
+    ) -> Work[Continuation]:
+        """The work of ``decode``."""
         n_held = prefix.held
         columns = np.concatenate((rows, n_held + np.arange(request.n_own_slots)))
         run = _Run(self, request, columns)
@@ -111,17 +121,47 @@ class TailDecoder:
         while not run.is_done:
             offered = guess[: run.room - 1]
             with prefix.tail():
-                n_accepted = run.read_again(prefix, offered)
+                n_accepted = yield from run.read_again(prefix, offered)
                 while n_accepted == len(offered) and not run.is_done:
-                    run.read_on(prefix)  # nothing wrong is in the tail
+                    yield from run.read_on(prefix)  # nothing wrong is in the tail
             guess = resynchronised(guess, n_accepted, run.tokens[-1] if run.tokens else None)
         return run.result()
 
     def choose(self, hidden: torch.Tensor) -> tuple[list[int], list[float]]:
         """Return the likeliest tokens and their log probabilities."""
-        logits = self.model.logits(hidden).masked_fill(self._barred, -torch.inf)
-        best = logits.max(dim=-1)
-        return best.indices.tolist(), (best.values - logits.logsumexp(dim=-1)).tolist()
+        return _likeliest(self.bar(self.model.logits(hidden)))
+
+    def bar(self, logits: torch.Tensor) -> torch.Tensor:
+        """Take what is never produced out of logits, in place."""
+        return logits.masked_fill_(self._barred, -torch.inf)
+
+
+def choose_each(reads: Sequence[ReadTail]) -> None:
+    """Fill in the tokens of several streams that read together, from their hidden states."""
+    groups: list[list[ReadTail]] = []
+    n_rows = _MAX_LOGIT_ROWS
+    for read in reads:
+        n_rows += read.n_judged
+        if n_rows > _MAX_LOGIT_ROWS:
+            groups.append([])
+            n_rows = read.n_judged
+        groups[-1].append(read)
+    for group in groups:
+        logits = group[0].decoder.model.logits(torch.cat([read.hidden for read in group]))
+        first = 0
+        for read in group:
+            read.decoder.bar(logits[first : first + read.n_judged])
+            first += read.n_judged
+        tokens, log_probabilities = _likeliest(logits)
+        for read in group:
+            n = read.n_judged
+            read.tokens, tokens = tokens[:n], tokens[n:]
+            read.log_probabilities, log_probabilities = log_probabilities[:n], log_probabilities[n:]
+
+
+def _likeliest(logits: torch.Tensor) -> tuple[list[int], list[float]]:
+    best = logits.max(dim=-1)
+    return best.indices.tolist(), (best.values - logits.logsumexp(dim=-1)).tolist()
 
 
 class _Run:
@@ -149,7 +189,7 @@ class _Run:
     def is_done(self) -> bool:
         return self._is_stopped or self._is_cut or self.room <= 0
 
-    def read_again(self, prefix: Prefix, guess: list[int]) -> int:
+    def read_again(self, prefix: Prefix, guess: list[int]) -> Work[int]:
         """Read the whole tail and a guess; return how many tokens of the guess were right."""
         request, model = self._request, self._decoder.model
         known = [*request.forced, *self.tokens]
@@ -157,25 +197,42 @@ class _Run:
         if request.audio is not None:
             inputs = Inputs.joined((request.audio, inputs))
         self._rows = []
-        n_text_rows = len(known) + len(guess) + 1  # the first one stands before the text
-        return self._run(prefix, inputs, guess, n_text_rows)
+        n_known = len(known) + len(guess)
+        read = ReadTail(
+            prefix,
+            inputs,
+            self._decoder,
+            is_first=True,
+            n_judged=len(guess) + 1,
+            n_rows=n_known + 1,  # the first one stands before the text
+            columns=self._columns,
+        )
+        return (yield from self._read(read, guess))
 
-    def read_on(self, prefix: Prefix) -> None:
+    def read_on(self, prefix: Prefix) -> Work[None]:
         """Read the newest token."""
-        self._run(prefix, self._decoder.model.tokens(self.tokens[-1:]), [], 1)
+        inputs = self._decoder.model.tokens(self.tokens[-1:])
+        read = ReadTail(
+            prefix,
+            inputs,
+            self._decoder,
+            is_first=False,
+            n_judged=1,
+            n_rows=1,
+            columns=self._columns,
+        )
+        yield from self._read(read, [])
 
-    def _run(self, prefix: Prefix, inputs: Inputs, guess: list[int], n_rows: int) -> int:
-        decoder = self._decoder
-        hidden = prefix.run_in_tail(inputs)
+    def _read(self, read: ReadTail, guess: list[int]) -> Work[int]:
+        yield read
         self._n_passes += 1
-        rows = prefix.probe.take_step(decoder.heads, n_rows)[..., self._columns]
-        chosen, log_probabilities = decoder.choose(hidden[-len(guess) - 1 :])
+        chosen, n_rows = read.tokens, read.n_rows
         n_accepted = 0
         while n_accepted < len(guess) and chosen[n_accepted] == guess[n_accepted]:
             n_accepted += 1
-        self._rows.append(rows[:, : n_rows - len(guess) + n_accepted])
+        self._rows.append(read.weights[:, : n_rows - len(guess) + n_accepted])
         for token, log_probability in zip(
-            chosen[: n_accepted + 1], log_probabilities, strict=False
+            chosen[: n_accepted + 1], read.log_probabilities, strict=False
         ):
             self._take(token, log_probability)
             if self.is_done:

@@ -24,12 +24,12 @@ class TowerState:
     """Everything the tower knows of a stream. Immutable: keep one to go back to it.
 
     Attributes:
-        n_frames: Conformer frames (40 ms) since the start.
+        n_frames: Conformer frames (40 ms) since the start, one number for each stream of the batch.
         convs: States of the two convolutions.
         blocks: States of the conformer blocks.
     """
 
-    n_frames: int
+    n_frames: tuple[int, ...]
     convs: tuple[ConvState, ConvState]
     blocks: tuple[BlockState, ...]
 
@@ -40,7 +40,7 @@ class TowerState:
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         for conv in self.convs:
-            yield from (conv.rows, conv.sums.total, conv.sums.squares)
+            yield from (conv.rows, conv.sums.count, conv.sums.total, conv.sums.squares)
         for block in self.blocks:
             yield from (block.keys, block.values, block.conv_rows)
 
@@ -72,10 +72,11 @@ class StreamingTower:
     def start(self, batch: int = 1) -> TowerState:
         """Return the state before any audio."""
         convs = (self._convs[0].start(batch), self._convs[1].start(batch))
-        return TowerState(0, convs, tuple(block.start(batch) for block in self._blocks))
+        blocks = tuple(block.start(batch) for block in self._blocks)
+        return TowerState((0,) * batch, convs, blocks)
 
     def advance(self, state: TowerState, mel: torch.Tensor) -> tuple[torch.Tensor, TowerState]:
-        """Encode the next mel frames.
+        """Encode the next mel frames of streams that are equally far.
 
         Args:
             state: As it was left.
@@ -84,19 +85,48 @@ class StreamingTower:
         Returns:
             The slots they complete, shape (batch, m, hidden), and the state after it.
         """
-        rows, first = self._convs[0].push(state.convs[0], mel.unsqueeze(1))
-        rows, second = self._convs[1].push(state.convs[1], rows)
-        return self._encode(replace(state, convs=(first, second)), rows)
+        frames, after = self._advance(state, mel)
+        return self._slots(frames, state.n_frames[0]), after
+
+    def advance_each(
+        self, states: Sequence[TowerState], mels: Sequence[torch.Tensor]
+    ) -> list[tuple[torch.Tensor, TowerState]]:
+        """Encode the next mel frames of several streams, in as few passes as their shapes allow.
+
+        Args:
+            states: One a stream, anywhere in its audio.
+            mels: Likewise, shape (1, n, mels).
+
+        Returns:
+            For each stream what ``advance`` gives for it alone.
+        """
+        given: dict[int, tuple[torch.Tensor, TowerState]] = {}
+        for group in _alike(
+            [(mel.shape[1], *_n_rows(s)) for s, mel in zip(states, mels, strict=True)]
+        ):
+            joined = stacked([states[i] for i in group])
+            frames, after = self._advance(joined, torch.cat([mels[i] for i in group]))
+            parts = unstacked(after)
+            for row, i in enumerate(group):
+                slots = self._slots(frames[row : row + 1], states[i].n_frames[0])
+                given[i] = slots, parts[row]
+        return [given[i] for i in range(len(states))]
 
     def finish(self, state: TowerState) -> torch.Tensor:
         """Return the slots that are due if the audio ends here; the state can still go on.
 
         Together with those that ``advance`` gave they are the batch encoder's.
         """
-        rows = state.convs[0].rows
-        rows = self._convs[0].flush(state.convs[0], rows[:, :, :0])
-        rows = self._convs[1].flush(state.convs[1], rows)
-        return self._encode(state, rows)[0]
+        return self._slots(self._finish(state), state.n_frames[0])
+
+    def finish_each(self, states: Sequence[TowerState]) -> list[torch.Tensor]:
+        """Return for each stream what ``finish`` gives for it alone."""
+        given: dict[int, torch.Tensor] = {}
+        for group in _alike([_n_rows(state) for state in states]):
+            frames = self._finish(stacked([states[i] for i in group]))
+            for row, i in enumerate(group):
+                given[i] = self._slots(frames[row : row + 1], states[i].n_frames[0])
+        return [given[i] for i in range(len(states))]
 
     def forget_level(self, state: TowerState) -> TowerState:
         """Return the state with its running norms begun anew, for use at a pause.
@@ -109,34 +139,46 @@ class StreamingTower:
         )
         return replace(state, convs=(first, second))
 
+    def _advance(self, state: TowerState, mel: torch.Tensor) -> tuple[torch.Tensor, TowerState]:
+        rows, first = self._convs[0].push(state.convs[0], mel.unsqueeze(1))
+        rows, second = self._convs[1].push(state.convs[1], rows)
+        return self._encode(replace(state, convs=(first, second)), rows)
+
+    def _finish(self, state: TowerState) -> torch.Tensor:
+        rows = state.convs[0].rows
+        rows = self._convs[0].flush(state.convs[0], rows[:, :, :0])
+        rows = self._convs[1].flush(state.convs[1], rows)
+        return self._encode(state, rows)[0]
+
     def _encode(self, state: TowerState, rows: torch.Tensor) -> tuple[torch.Tensor, TowerState]:
-        batch, _, n_frames, _ = rows.shape
-        if not n_frames:
+        batch, _, n_new, _ = rows.shape
+        if not n_new:
             return rows.new_empty((batch, 0, self._hidden_size)), state
         frames = self._project(rows.permute(0, 2, 3, 1).flatten(2))
         blocks: list[BlockState] = []
         for block, before in zip(self._blocks, state.blocks, strict=True):
             frames, after = block.advance(before, frames, state.n_frames)
             blocks.append(after)
-        slots = frames[:, -state.n_frames % self.reduction :: self.reduction]
-        after_all = TowerState(state.n_frames + n_frames, state.convs, tuple(blocks))
-        return slots, after_all
+        n_frames = tuple(n + n_new for n in state.n_frames)
+        return frames, TowerState(n_frames, state.convs, tuple(blocks))
+
+    def _slots(self, frames: torch.Tensor, n_before: int) -> torch.Tensor:
+        return frames[:, -n_before % self.reduction :: self.reduction]
 
 
 def stacked(states: Sequence[TowerState]) -> TowerState:
-    """Put streams that stand at the same number of frames and rows into one batch.
+    """Put streams into one batch; they may be at different places of their audio.
 
     Raises:
-        ValueError: They do not.
+        ValueError: Their convolutions wait for different numbers of rows.
     """
-    first = states[0]
-    if any(_shape(state) != _shape(first) for state in states):
-        raise ValueError("streams of one batch must be equally far")
+    if len({_n_rows(state) for state in states}) > 1:
+        raise ValueError("streams of one batch must wait for equally many rows")
     convs = []
     for parts in zip(*(state.convs for state in states), strict=True):
         sums = [part.sums for part in parts]
         joined = NormSums(
-            sums[0].count,
+            torch.cat([s.count for s in sums]),
             torch.cat([s.total for s in sums]),
             torch.cat([s.squares for s in sums]),
         )
@@ -149,8 +191,40 @@ def stacked(states: Sequence[TowerState]) -> TowerState:
         )
         for parts in zip(*(state.blocks for state in states), strict=True)
     )
-    return TowerState(first.n_frames, (convs[0], convs[1]), blocks)
+    n_frames = tuple(n for state in states for n in state.n_frames)
+    return TowerState(n_frames, (convs[0], convs[1]), blocks)
 
 
-def _shape(state: TowerState) -> tuple[int, ...]:
-    return (state.n_frames, *(n for c in state.convs for n in (c.rows.shape[2], c.sums.count)))
+def unstacked(state: TowerState) -> list[TowerState]:
+    """Take a batch apart into its streams, none of which keeps the memory of another alive."""
+    return [_row(state, row) for row in range(len(state.n_frames))]
+
+
+def _row(state: TowerState, row: int) -> TowerState:
+    def own(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor[row : row + 1].clone()
+
+    first, second = (
+        ConvState(
+            own(conv.rows),
+            NormSums(own(conv.sums.count), own(conv.sums.total), own(conv.sums.squares)),
+        )
+        for conv in state.convs
+    )
+    blocks = tuple(
+        BlockState(own(block.keys), own(block.values), own(block.conv_rows))
+        for block in state.blocks
+    )
+    return TowerState(state.n_frames[row : row + 1], (first, second), blocks)
+
+
+def _n_rows(state: TowerState) -> tuple[int, ...]:
+    return tuple(conv.rows.shape[2] for conv in state.convs)
+
+
+def _alike(shapes: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    """Return the indices of equal shapes together, in the order in which each shape came first."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for index, shape in enumerate(shapes):
+        groups.setdefault(shape, []).append(index)
+    return list(groups.values())

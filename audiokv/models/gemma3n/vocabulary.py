@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 from audiokv.models.whisper.text import UNSPACED_LANGUAGES, TokenWord, group_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _UNFINISHED = "\ufffd"  # what a decoder makes of part of a character
@@ -47,6 +48,11 @@ class Vocabulary:
         """Return the tokens of our own text, in which special tokens may be spelled out."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, special ones and line breaks included."""
+        text: str = self._tokenizer.decode(list(tokens), skip_special_tokens=False)
+        return text
 
     def words(self, before: list[int], tokens: list[int], language: str | None) -> list[TokenWord]:
         """Group text tokens into words; those of an unfinished character at the end are left out.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import torch
 
+from audiokv.models.head_scores.hit_ratios import TOP_K
 from audiokv.models.whisper.alignment import SLOT_MS, token_starts_ms
 from audiokv.models.whisper.decoding import DraftDecoder
 from audiokv.models.whisper.features import IncrementalLogMel
@@ -77,6 +78,8 @@ class Aligner(Protocol):
 
     shape: tuple[int, int]
     max_ms: int
+    slot_ms: int
+    top_k: int
 
     def align(
         self,
@@ -98,6 +101,8 @@ class WordAligner:
     Attributes:
         shape: Layers of the decoder, and heads of a layer.
         max_ms: Longest audio that is aligned at once.
+        slot_ms: Length of a slot.
+        top_k: Most attended slots that count in a head's score.
         languages: ISO 639-1 codes the model knows; empty for English only.
 
     Raises:
@@ -115,6 +120,8 @@ class WordAligner:
         window = WindowOptions()
         self._padding_slots = window.padding_ms // SLOT_MS
         self.max_ms = max_window_ms(dims, window)
+        self.slot_ms = SLOT_MS
+        self.top_k = TOP_K
         self.languages = frozenset(self._model.text.language_ids)
 
     @torch.inference_mode()

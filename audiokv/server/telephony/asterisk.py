@@ -30,11 +30,13 @@ _SLIN_HZ = {
 }
 _G711 = {"ulaw": Encoding.MULAW, "alaw": Encoding.ALAW}
 _END_EVENTS = frozenset({"HANGUP", "MEDIA_STOP"})
-_TOLD = ("channel_id", "connection_id", "channel")
+_TOLD = {"channel_id": "call", "connection_id": "connection_id", "channel": "channel"}
 
 
 class AsteriskDialect(RawCallDialect):
     """One channel of Asterisk, from MEDIA_START to the close of its connection."""
+
+    source = "asterisk"
 
     def hear(self, message: str | bytes) -> list[Command]:
         """Take a control message or audio.
@@ -59,7 +61,7 @@ class AsteriskDialect(RawCallDialect):
         if self._audio is not None:
             raise MessageError("second_start", "MEDIA_START came twice.", "Use a new connection.")
         self._audio = _audio_of(fields.text("format"))
-        told = {name: fields.text(name) for name in _TOLD}
+        told = {name: fields.text(field) for field, name in _TOLD.items()}
         wishes = self._wishes.joined(fields.node("channel_variables"), told)
         return [wishes.begin(self._audio.fmt)]
 

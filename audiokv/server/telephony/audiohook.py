@@ -69,6 +69,8 @@ class AudioHookDialect(PlainDialect):
         check: Raises `RefusalError` for an opening that may not come in.
     """
 
+    source = "audiohook"
+
     idle_timeout_s: float | None = CALL_IDLE_TIMEOUT_S
     can_wait: bool = False
 
@@ -90,7 +92,7 @@ class AudioHookDialect(PlainDialect):
             RefusalError: The client may not come in.
         """
         self._check(opening)
-        self._wishes = Wishes.of_opening(opening)
+        self._wishes = Wishes.of_opening(opening, self.source)
         return []
 
     def hear(self, message: str | bytes) -> list[Command]:

@@ -13,7 +13,6 @@ from uuid import UUID
 from audiokv.server.protocols.dialect import Audio, Farewell
 from audiokv.server.telephony.call_audio import CallAudio
 from audiokv.server.telephony.raw_call import RawCallDialect
-from audiokv.server.telephony.wishes import Wishes
 from audiokv.streaming.audio_format import Encoding
 from audiokv.streaming.errors import MessageError
 
@@ -55,6 +54,8 @@ def frame(kind: int, payload: bytes = b"") -> bytes:
 
 class AudioSocketDialect(RawCallDialect):
     """One call, from its identifier to the hang-up."""
+
+    source = "audiosocket"
 
     tick_every_s: float | None = 1.0
 
@@ -112,7 +113,7 @@ class AudioSocketDialect(RawCallDialect):
         if self._audio is None:
             self._kind = kind
             self._audio = CallAudio(Encoding.PCM_S16LE, RATES_HZ[kind])
-            return [Wishes(metadata={"call": self._call_id or ""}).begin(self._audio.fmt)]
+            return [self._wishes.joined_with({"call": self._call_id or ""}).begin(self._audio.fmt)]
         if kind != self._kind:
             raise MessageError(
                 "rate_changed",

@@ -11,5 +11,7 @@ from audiokv.server.telephony.media_stream import MediaStreamDialect, StreamHabi
 class ExotelDialect(MediaStreamDialect):
     """One stream of Exotel."""
 
+    source = "exotel"
+
     def __init__(self) -> None:
         super().__init__(StreamHabits(encoding="audio/x-raw"))

@@ -28,6 +28,8 @@ STEREO_LABELS = ("caller", "callee")
 class FreeSwitchDialect(RawCallDialect):
     """One media bug of FreeSWITCH, from its connection to the end of it."""
 
+    source = "freeswitch"
+
     def __init__(self) -> None:
         super().__init__()
         self._rate_hz = DEFAULT_RATE_HZ

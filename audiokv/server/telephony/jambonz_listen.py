@@ -17,11 +17,20 @@ if TYPE_CHECKING:
 
 DEFAULT_RATE_HZ = 8_000
 STEREO_LABELS = ("caller", "callee")
-_TOLD = ("callSid", "callId", "from", "to", "direction", "callerName")
+_TOLD = {
+    "callSid": "call",
+    "callId": "sip_call",
+    "from": "from",
+    "to": "to",
+    "direction": "direction",
+    "callerName": "caller",
+}
 
 
 class JambonzListenDialect(RawCallDialect):
     """One call that jambonz lets us listen to."""
+
+    source = "jambonz"
 
     def hear(self, message: str | bytes) -> list[Command]:
         """Take the call's attributes, digits pressed (left out), or audio.
@@ -37,6 +46,6 @@ class JambonzListenDialect(RawCallDialect):
         is_stereo = call.text("mixType") == "stereo"
         rate_hz = call.whole("sampleRate") or DEFAULT_RATE_HZ
         self._audio = CallAudio(Encoding.PCM_S16LE, rate_hz, 2 if is_stereo else 1)
-        told = {name: call.text(name) for name in _TOLD}
+        told = {name: call.text(field) for field, name in _TOLD.items()}
         wishes = self._wishes.joined(call.node("metadata"), told)
         return [wishes.begin(self._audio.fmt, STEREO_LABELS if is_stereo else ())]

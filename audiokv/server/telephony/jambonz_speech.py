@@ -28,6 +28,8 @@ _MAX_HINTS = 500
 class JambonzSpeechDialect(RawCallDialect):
     """One recognition that jambonz asks for."""
 
+    source = "jambonz-stt"
+
     def __init__(self) -> None:
         super().__init__()
         self._tag = ""

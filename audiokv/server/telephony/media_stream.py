@@ -36,6 +36,7 @@ _TOLD = {
     "call": ("callSid", "call_sid", "callId", "call_id", "call_control_id"),
     "from": ("from",),
     "to": ("to",),
+    "direction": ("direction",),
 }
 
 
@@ -113,7 +114,7 @@ class MediaStreamDialect(QuietDialect):
         Raises:
             RefusalError: The client may not come in.
         """
-        self._wishes = Wishes.of_opening(opening)
+        self._wishes = Wishes.of_opening(opening, self.source)
         self._is_both_asked = query_text(opening, "tracks") == "both"
         return []
 

@@ -22,6 +22,8 @@ class PlivoDialect(MediaStreamDialect):
         check: Raises `RefusalError` for an opening that may not come in.
     """
 
+    source = "plivo"
+
     def __init__(self, check: Callable[[Opening], None]) -> None:
         super().__init__(StreamHabits(encoding="audio/x-l16"))
         self._check = check

@@ -14,8 +14,13 @@ CALL_IDLE_TIMEOUT_S = 600.0  # a call on hold may send nothing for minutes
 
 
 class QuietDialect(PlainDialect):
-    """The half of a dialect that speaks, for sources that only send."""
+    """The half of a dialect that speaks, for sources that only send.
 
+    Attributes:
+        source: Name of the protocol, kept with the call.
+    """
+
+    source: str = ""
     idle_timeout_s: float | None = CALL_IDLE_TIMEOUT_S
     can_wait: bool = False
 

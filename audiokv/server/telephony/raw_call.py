@@ -23,8 +23,8 @@ class RawCallDialect(QuietDialect):
         self._is_stopped = False
 
     def open(self, opening: Opening) -> list[Command]:
-        """Read ``language`` and ``prompt`` of the address."""
-        self._wishes = Wishes.of_opening(opening)
+        """Read ``language``, ``prompt`` and who calls from the address."""
+        self._wishes = Wishes.of_opening(opening, self.source)
         return []
 
     def miss(self, more_ms: int) -> list[Command]:

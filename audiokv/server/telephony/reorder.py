@@ -16,11 +16,13 @@ class Packet:
         sequence: Number of the packet; rises by one with each packet sent, never wraps.
         start: Time of the first sample on the source's media clock, in its ticks, or None.
         payload: Encoded audio.
+        codec: What it is encoded with, where that may differ from packet to packet.
     """
 
     sequence: int
     start: int | None
     payload: bytes
+    codec: str = ""
 
 
 class Unwrapper:

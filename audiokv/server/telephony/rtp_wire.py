@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 from websockets.exceptions import ConnectionClosedOK
 
+from audiokv.server.telephony.rtp_packet import Datagram
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from audiokv.server.clock import Clock
 
 END = b""  # stands for no datagram: none will come any more
 MAX_WAITING = 512  # packets; ten seconds of a call
@@ -23,11 +27,15 @@ class RtpWire(asyncio.DatagramProtocol):
     Args:
         callers: Addresses from which the call's audio may come.
         hang_up: Ends the call in its signalling; called once at most.
+        clock: Tells when a datagram comes.
     """
 
-    def __init__(self, callers: frozenset[str], hang_up: Callable[[], object]) -> None:
+    def __init__(
+        self, callers: frozenset[str], hang_up: Callable[[], object], clock: Clock
+    ) -> None:
         self._callers = callers
         self._hang_up = hang_up
+        self._clock = clock
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue(MAX_WAITING)
         self._transport: asyncio.BaseTransport | None = None
         self._is_over = False
@@ -48,7 +56,7 @@ class RtpWire(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Take a datagram of the caller; others are dropped."""
         if data and addr[0] in self._callers and not self._is_over:
-            self._put(data)
+            self._put(Datagram(data, self._clock.now_s() * 1000))
 
     def _put(self, item: bytes | None) -> None:
         if self._waiting.full():

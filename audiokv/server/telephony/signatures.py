@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -38,6 +39,14 @@ def addresses(opening: Opening, public_url: str | None) -> list[str]:
     else:
         host = opening.headers.get("host", "")
     return [f"{scheme}://{host}{target}" for scheme in _SCHEMES]
+
+
+def sorted_addresses(opening: Opening, public_url: str | None) -> list[str]:
+    """Return the addresses as Plivo's libraries write them: the query decoded, and in order."""
+    pairs = sorted((name, value) for name, values in opening.query.items() for value in values)
+    query = "&".join(f"{name}={value}" for name, value in pairs)
+    bare = replace(opening, query={})
+    return [f"{url}?{query}" for url in addresses(bare, public_url)] if query else []
 
 
 def signed(key: str, text: str, algorithm: str) -> str:
@@ -79,7 +88,9 @@ def check_twilio(opening: Opening, secret: str, public_url: str | None = None) -
 def check_plivo(opening: Opening, secret: str, public_url: str | None = None) -> None:
     """Let a connection in whose Plivo signature is right: HMAC-SHA256 over address and nonce.
 
-    Version 3 joins them with a dot, version 2 without; several signatures may be listed.
+    Version 3 joins them with a dot; version 2 does not, and leaves the query out. Several
+    signatures may be listed. A call of a subaccount is signed with the main account's token too, in
+    a header of its own.
 
     Args:
         opening: The connection's opening.
@@ -90,13 +101,13 @@ def check_plivo(opening: Opening, secret: str, public_url: str | None = None) ->
         RefusalError: The signature is missing or wrong (4401).
     """
     headers = opening.headers
-    for version, joint in (("v3", "."), ("v2", "")):
+    whole = [*addresses(opening, public_url), *sorted_addresses(opening, public_url)]
+    bare = addresses(replace(opening, query={}), public_url)
+    for version, joint, urls in (("v3", ".", whole), ("v2", "", bare)):
         nonce = headers.get(f"x-plivo-signature-{version}-nonce", "")
-        presented = headers.get(f"x-plivo-signature-{version}", "")
-        expected = [
-            signed(secret, f"{url}{joint}{nonce}", "sha256")
-            for url in addresses(opening, public_url)
-        ]
+        names = (f"x-plivo-signature-{version}", f"x-plivo-signature-ma-{version}")
+        presented = ",".join(headers.get(name, "") for name in names)
+        expected = [signed(secret, f"{url}{joint}{nonce}", "sha256") for url in urls]
         if nonce and any(is_any(one.strip(), expected) for one in presented.split(",")):
             return
     raise wrong_signature("X-Plivo-Signature-V3")

@@ -28,6 +28,8 @@ _HEARTBEAT = json.dumps({"command": "heartbeat"})
 class SinchDialect(RawCallDialect):
     """One call that Sinch connects to this server."""
 
+    source = "sinch"
+
     tick_every_s: float | None = 20.0
 
     def hear(self, message: str | bytes) -> list[Command]:
@@ -44,7 +46,7 @@ class SinchDialect(RawCallDialect):
         encoding = encoding_named(fields.text("codec") or "pcm")
         self._audio = CallAudio(encoding, fields.whole("sampleRate") or DEFAULT_RATE_HZ)
         headers = fields.node("callHeaders")
-        told = {**headers.metadata(), "callId": fields.text("callId")}
+        told = {**headers.metadata(), "call": fields.text("callId")}
         return [self._wishes.joined(headers, told).begin(self._audio.fmt), Reply(_ANSWER)]
 
     def refuse(self, refusal: RefusalError) -> Farewell:

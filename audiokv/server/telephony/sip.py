@@ -9,19 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 from aiosipua import SipResponse, SipUAS
 from aiosipua.message import SipMessage, SipRequest
-from aiosipua.sdp import SdpMessage, negotiate_sdp
 from aiosipua.sdp_negotiate import SdpNegotiationError
 from aiosipua.transport import UdpSipTransport
 
 from audiokv.server.failure_log import log_failure
-from audiokv.server.telephony.rtp import DECODERS, RtpDialect
+from audiokv.server.telephony.codecs import PayloadTypes
+from audiokv.server.telephony.rtp import RtpDialect
 from audiokv.server.telephony.rtp_wire import RtpWire
+from audiokv.server.telephony.sdp_answer import answer_to
 from audiokv.server.telephony.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
     from aiosipua.incoming_call import IncomingCall
+    from aiosipua.sdp import SdpMessage
 
+    from audiokv.server.clock import Clock
     from audiokv.server.protocols.dialect import Dialect
     from audiokv.server.wire import Wire
 
@@ -39,9 +43,10 @@ USER_AGENT = "AudioKV"
 NOT_ACCEPTABLE = 488
 UNAVAILABLE = 503
 FORBIDDEN = 403
-_DIRECTIONS = ("sendrecv", "sendonly", "recvonly", "inactive")
+BAD_REQUEST = 400
 _ECHOED = ("Via", "From", "To", "Call-ID", "CSeq")
 _MAX_NAME_CHARS = 256
+MAX_PORT = 65_535
 
 
 class _UdpPort(UdpSipTransport, asyncio.DatagramProtocol):
@@ -78,11 +83,35 @@ class _UdpPort(UdpSipTransport, asyncio.DatagramProtocol):
             request = SipMessage.parse(data)
         except Exception:  # noqa: BLE001  the library's parser, on bytes of a stranger
             return
-        refusal = SipResponse(status_code=FORBIDDEN, reason_phrase="Forbidden")
+        self.refuse(request, peer, FORBIDDEN, "Forbidden")
+
+    def send(self, message: SipRequest | SipResponse, addr: tuple[str, int]) -> None:
+        """Send to a host given in numbers, and to nothing else that a caller may have written.
+
+        A name would be looked up, and every call would wait for that; a port that cannot be would
+        close the socket.
+        """
+        host, port = addr
+        try:
+            ip_address(host.partition("%")[0])
+        except ValueError:
+            return
+        if 0 < port <= MAX_PORT:
+            super().send(message, addr)
+
+    def refuse(self, request: SipMessage, peer: tuple[str, int], status: int, reason: str) -> None:
+        """Answer a request, keeping nothing of it in memory."""
+        refusal = SipResponse(status_code=status, reason_phrase=reason)
         for name in _ECHOED:
             for value in request.headers.get(name):
                 refusal.headers.append(name, value)
         self.send(refusal, peer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    wire: RtpWire
+    payload_types: PayloadTypes
 
 
 class SipPort:
@@ -92,6 +121,7 @@ class SipPort:
         converse: Serves one call's audio; returns when the call is over.
         has_room: Tells whether one more call may be answered.
         allowed: Addresses and networks whose calls are answered.
+        clock: The server's clock.
     """
 
     def __init__(
@@ -100,13 +130,15 @@ class SipPort:
         *,
         has_room: Callable[[], bool],
         allowed: Iterable[str],
+        clock: Clock,
     ) -> None:
         self._converse = converse
+        self._clock = clock
         self._has_room = has_room
         self._networks: list[IPv4Network | IPv6Network] = [ip_network(a) for a in allowed]
         self._udp: _UdpPort | None = None
         self._uas: SipUAS | None = None
-        self._wires: dict[str, RtpWire] = {}  # by Call-ID
+        self._calls: dict[str, _Answered] = {}  # by Call-ID
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -134,22 +166,35 @@ class SipPort:
         self._uas.on_cancel = lambda request, _: self._end(request.call_id or "")
         self._uas.on_ack_timeout = lambda call: self._end(call.call_id)
         await self._uas.start()
-        hand_on = self._udp.on_message
-        self._udp.on_message = lambda message, peer: (
-            None if hand_on is None or self._is_repeated(message) else hand_on(message, peer)
-        )
+        self._udp.on_message = partial(self._hand_on, self._udp, self._udp.on_message)
+
+    def _hand_on(
+        self,
+        udp: _UdpPort,
+        take: Callable[[Any, tuple[str, int]], object] | None,
+        message: SipMessage,
+        peer: tuple[str, int],
+    ) -> None:
+        """Let the library take a message; one that it cannot read is answered, not passed over."""
+        if take is None or self._is_repeated(message):
+            return
+        try:
+            take(message, peer)
+        except ValueError:  # of the library's parsers: a number or a description that is none
+            if isinstance(message, SipRequest) and message.method.upper() != "ACK":
+                udp.refuse(message, peer, BAD_REQUEST, "Bad Request")
 
     def _is_repeated(self, message: object) -> bool:
         """Whether a message is an INVITE that was answered: its answer is repeated anyway."""
         if not isinstance(message, SipRequest) or message.method.upper() != "INVITE":
             return False
         is_first = ";tag=" not in (message.headers.get_first("to") or "").lower()
-        return is_first and (message.call_id or "") in self._wires
+        return is_first and (message.call_id or "") in self._calls
 
     def close(self) -> None:
         """Hang every call up."""
-        for wire in list(self._wires.values()):
-            wire.abort()
+        for known in list(self._calls.values()):
+            known.wire.abort()
 
     async def wait_closed(self) -> None:
         """Wait until no call is served any more, then stop listening."""
@@ -175,18 +220,18 @@ class SipPort:
     async def _serve(self, call: IncomingCall, offer: SdpMessage) -> None:
         """Answer a call and serve its audio to its end."""
         callers = {call.source_addr[0], *(offer.rtp_address or ())[:1]}
-        wire = RtpWire(frozenset(callers), partial(_hang_up, call))
-        self._wires[call.call_id] = wire
+        wire = RtpWire(frozenset(callers), partial(_hang_up, call), self._clock)
+        payload_types = PayloadTypes()
+        self._calls[call.call_id] = _Answered(wire, payload_types)
         is_answered = False
         try:
             host = _address_towards(call.source_addr[0])
             loop = asyncio.get_running_loop()
             await loop.create_datagram_endpoint(lambda: wire, local_addr=(host, 0))
             call.advertised_addr = (host, call.transport.local_addr[1] if call.transport else 0)
-            answer = _answer(offer, host, wire.port)
-            call.accept(answer)
+            call.accept(answer_to(offer, host, wire.port, payload_types))
             is_answered = True
-            await self._converse(RtpDialect(Wishes(metadata=_told(call))), wire)
+            await self._converse(RtpDialect(Wishes(metadata=_told(call)), payload_types), wire)
         except SdpNegotiationError:
             call.reject(NOT_ACCEPTABLE)
         except Exception as error:  # noqa: BLE001  the boundary of a call
@@ -194,44 +239,30 @@ class SipPort:
             if not is_answered:
                 call.reject(UNAVAILABLE)
         finally:
-            self._wires.pop(call.call_id, None)
+            self._calls.pop(call.call_id, None)
             wire.abort()
 
     def _on_reinvite(self, call: IncomingCall) -> None:
         """Answer a change within a call: another codec, hold, or the same again."""
-        wire = self._wires.get(call.call_id)
-        if wire is None or call.sdp_offer is None:
+        known = self._calls.get(call.call_id)
+        if known is None or call.sdp_offer is None:
             call.reject(NOT_ACCEPTABLE)
             return
         try:
-            call.accept(_answer(call.sdp_offer, _address_towards(call.source_addr[0]), wire.port))
+            host = _address_towards(call.source_addr[0])
+            answer = answer_to(call.sdp_offer, host, known.wire.port, known.payload_types)
+            call.accept(answer)
         except SdpNegotiationError:
             call.reject(NOT_ACCEPTABLE)
 
     def _end(self, call_id: str) -> None:
-        wire = self._wires.get(call_id)
-        if wire is not None:
-            wire.end()
-
-
-def _answer(offer: SdpMessage, host: str, port: int) -> SdpMessage:
-    """Return an answer that takes G.711 and sends nothing.
-
-    Raises:
-        SdpNegotiationError: The offer has no audio in G.711.
-    """
-    answer, _ = negotiate_sdp(offer, host, port, supported_codecs=list(DECODERS))
-    audio, offered = answer.audio, offer.audio
-    if audio is not None and offered is not None:
-        for direction in _DIRECTIONS:
-            audio.attributes.pop(direction, None)
-        is_mute = offered.direction in ("recvonly", "inactive")
-        audio.attributes["inactive" if is_mute else "recvonly"] = []
-    return answer
+        known = self._calls.get(call_id)
+        if known is not None:
+            known.wire.end()
 
 
 def _told(call: IncomingCall) -> dict[str, str]:
-    told = {"call": call.call_id, "from": call.caller, "to": call.callee}
+    told = {"source": "sip", "call": call.call_id, "from": call.caller, "to": call.callee}
     return {name: value[:_MAX_NAME_CHARS] for name, value in told.items() if value}
 
 

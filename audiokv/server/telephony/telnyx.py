@@ -14,5 +14,7 @@ REORDER_MS = 100
 class TelnyxDialect(MediaStreamDialect):
     """One stream of Telnyx."""
 
+    source = "telnyx"
+
     def __init__(self) -> None:
         super().__init__(StreamHabits(encoding="PCMU", reorder_ms=REORDER_MS))

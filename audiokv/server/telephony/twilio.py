@@ -22,6 +22,8 @@ class TwilioDialect(MediaStreamDialect):
         check: Raises `RefusalError` for an opening that may not come in.
     """
 
+    source = "twilio"
+
     def __init__(self, check: Callable[[Opening], None]) -> None:
         super().__init__(StreamHabits())
         self._check = check

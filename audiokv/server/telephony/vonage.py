@@ -23,6 +23,8 @@ _OWN_FIELDS = ("event", "content-type", "language", "prompt")
 class VonageDialect(RawCallDialect):
     """One call that Vonage connects to this endpoint."""
 
+    source = "vonage"
+
     def hear(self, message: str | bytes) -> list[Command]:
         """Take ``websocket:connected``, other events (left out), or audio.
 

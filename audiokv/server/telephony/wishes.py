@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from audiokv.server.protocols.dialect import Begin, base_language
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from audiokv.server.telephony.loose_json import Node
     from audiokv.streaming.audio_format import AudioFormat
 
+# What is known of a call has these names wherever it comes from; sources tell more under their own.
+_CALL_NAMES = ("call", "from", "to", "caller", "direction")
+PROFILE = "telephony"  # of the cache policy; measured: on mu-law no worse than the default
 _ANY_LANGUAGE = frozenset({"", AUTO_LANGUAGE, "multi", "und"})
 
 
@@ -47,11 +50,18 @@ class Wishes:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_opening(cls, opening: Opening) -> Wishes:
-        """Return what the address's query says: ``language`` and ``prompt``."""
+    def of_opening(cls, opening: Opening, source: str = "") -> Wishes:
+        """Return what the address's query says: ``language``, ``prompt``, and who calls.
+
+        Args:
+            opening: How the connection was opened.
+            source: Name of the protocol, kept with the call.
+        """
+        told = {"source": source, **{name: query_text(opening, name) for name in _CALL_NAMES}}
         return cls(
             plain_language(query_text(opening, "language")),
             query_text(opening, "prompt", MAX_PROMPT_CHARS),
+            {name: value for name, value in told.items() if value},
         )
 
     def joined(self, said: Node, metadata: Mapping[str, str]) -> Wishes:
@@ -64,11 +74,17 @@ class Wishes:
         Raises:
             MessageError: ``language`` or ``prompt`` is no text.
         """
-        return Wishes(
-            plain_language(said.text("language")) or self.language,
-            said.text("prompt", max_chars=MAX_PROMPT_CHARS) or self.prompt,
-            {**self.metadata, **{name: value for name, value in metadata.items() if value}},
+        known = self.joined_with(metadata)
+        return replace(
+            known,
+            language=plain_language(said.text("language")) or self.language,
+            prompt=said.text("prompt", max_chars=MAX_PROMPT_CHARS) or self.prompt,
         )
+
+    def joined_with(self, metadata: Mapping[str, str]) -> Wishes:
+        """Return these wishes with more that is known about the call; empty values are left out."""
+        more = {name: value for name, value in metadata.items() if value}
+        return replace(self, metadata={**self.metadata, **more})
 
     def begin(self, fmt: AudioFormat, channel_labels: tuple[str, ...] = ()) -> Begin:
         """Return the command that opens the stream."""
@@ -76,6 +92,7 @@ class Wishes:
             fmt,
             language=self.language,
             prompt=self.prompt,
+            profile=PROFILE,
             channel_labels=channel_labels,
             metadata=dict(self.metadata),
         )

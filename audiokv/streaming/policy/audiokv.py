@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from audiokv.streaming.policy.ledger import SlotLedger
 
 _LEAST_SCORE = 1e-3  # a slot's time always counts for something
+_OLDEST = 12  # memories after which audio is worth no less; it never comes to nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class AudioKvPolicy:
     share; the rest so that the density of slots over time follows
 
         ``score ** score_power``, times 1 where words are not committed yet, ``context_weight`` in
-        the last ``context_ms`` of committed speech, ``committed_weight`` before it.
+        the last ``context_ms`` of committed speech, ``committed_weight`` before it, which fades
+        over ``memory_ms``.
 
     Strict orders were tried first and lose words: all committed audio first leaves the decoder
     with text whose audio is gone, and the lowest score first leaves holes as long as a word.
@@ -42,6 +44,8 @@ class AudioKvPolicy:
         committed_weight: What committed audio is worth, over 0.
         context_weight: What the committed audio just before the open words is worth, over 0.
         context_ms: How far that reaches back.
+        memory_ms: Time before the context over which committed audio loses all but 1/e of what
+            it is worth; None where age does not matter, as in a window that moves on by itself.
         max_merged_slots: How many slots one slot may stand for, see ``MergingPolicy``; 1 for none.
 
     Raises:
@@ -54,6 +58,7 @@ class AudioKvPolicy:
     committed_weight: float = 0.2
     context_weight: float = 0.7
     context_ms: int = 1000
+    memory_ms: int | None = None
     max_merged_slots: int = 8
     name: str = "audiokv"
 
@@ -63,6 +68,8 @@ class AudioKvPolicy:
             raise ValueError("the weights of committed audio must be over 0")
         if self.score_power < 0 or self.context_ms < 0 or self.max_merged_slots < 1:
             raise ValueError("power and context must be at least 0, merged slots at least 1")
+        if self.memory_ms is not None and self.memory_ms < 1:
+            raise ValueError("the memory must be at least 1 ms")
 
     def choose(self, ledger: SlotLedger, count: int) -> Indices:
         """Return the rows that do not belong to what stays."""
@@ -94,4 +101,7 @@ class AudioKvPolicy:
         is_context = is_committed & (ledger.end_ms > until_ms - self.context_ms)
         weights[is_committed] *= self.committed_weight
         weights[is_context] *= self.context_weight / self.committed_weight
+        if self.memory_ms is not None:
+            age_ms = until_ms - self.context_ms - ledger.end_ms[is_committed]
+            weights[is_committed] *= np.exp(-np.clip(age_ms / self.memory_ms, 0, _OLDEST))
         return weights

@@ -61,6 +61,7 @@ class StreamRecord:
 
     name: str
     start: Message
+    metadata: dict[str, str] = field(default_factory=dict)
     audio: bytearray = field(default_factory=bytearray)
     sizes: list[int] = field(default_factory=list)
     arrivals_s: list[float] = field(default_factory=list)

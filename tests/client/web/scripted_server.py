@@ -138,7 +138,8 @@ class ScriptedServer:
         if self.script.watch_error:
             await _fail(socket, *self.script.watch_error)
             return
-        await socket.send(json.dumps({"type": "ready", "version": 1, "stream": name}))
+        told = {"metadata": stream.metadata} if stream.metadata else {}
+        await socket.send(json.dumps({"type": "ready", "version": 1, "stream": name, **told}))
         for caption in stream.sent:
             if caption["final"]:
                 await socket.send(json.dumps(caption))

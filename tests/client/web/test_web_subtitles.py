@@ -128,3 +128,19 @@ async def test_segments_of_two_speakers_come_in_the_order_of_time(blank_page: Pa
 async def test_an_empty_transcript_is_an_empty_file(blank_page: Page) -> None:
     written = await blank_page.evaluate(WRITE, [])
     assert (written["srt"], written["vtt"], written["txt"]) == ("", "WEBVTT\n", "")
+
+
+async def test_what_is_known_of_a_call_is_in_the_downloads_and_is_no_caption(
+    blank_page: Page,
+) -> None:
+    about = {"from": "+1 555", "caller": "Zoë\n\nNOTE --> <b>"}
+    write = """async ([captions, about]) => {
+      const { toText, toVtt } = await import("./js/subtitles.js");
+      return [toVtt(captions, about), toText(captions, about), toVtt([], {}), toText([], {})];
+    }"""
+    vtt, text, *empty = await blank_page.evaluate(write, [captions_of([["good", "day"]]), about])
+    known = "from: +1 555\ncaller: Zoë NOTE → <b>\n"
+    assert vtt.startswith(f"WEBVTT\n\nNOTE\n{known}\n00:")
+    assert [cue.text for cue in webvtt.from_buffer(StringIO(vtt)).captions] == ["good day"]
+    assert text == f"{known}\ngood day\n"
+    assert empty == ["WEBVTT\n", ""]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,6 +42,18 @@ async def test_a_viewer_reads_along_without_a_microphone(open_page: OpenPage) ->
         assert await transcript_of(page) == "Said before you came. and this is <b>now</b>"
         await server.say({"type": "done"})
         await until(page, "document.querySelector('#status').textContent.includes('ended')")
+
+
+async def test_a_transcript_tells_who_called(open_page: OpenPage) -> None:
+    async with open_page(Script(), "?watch=s-0") as (page, server):
+        a_stream(server, caption_message(0, "Good day.", seq=1))
+        server.streams[0].metadata = {"from": "+1 555", "direction": "inbound"}
+        await until(page, "document.querySelectorAll('#log .line').length === 1")
+        async with page.expect_download() as download:
+            await page.click("[data-download=txt]")
+        saved = await (await download.value).path()
+        text = await asyncio.to_thread(Path(saved).read_text)
+        assert text == "from: +1 555\ndirection: inbound\n\nGood day.\n"
 
 
 async def test_a_viewer_comes_back_after_a_cut(open_page: OpenPage) -> None:

@@ -26,7 +26,7 @@ def test_a_block_gives_in_parts_what_it_gives_at_once(encoder: Any, sizes: list[
     streaming = StreamingBlock(block)
     state, n_before, outputs = streaming.start(1), 0, []
     for part in in_parts(frames, sizes, 1):
-        output, state = streaming.advance(state, part, n_before)
+        output, state = streaming.advance(state, part, [n_before])
         n_before += part.shape[1]
         outputs.append(output)
     torch.testing.assert_close(torch.cat(outputs, dim=1), expected, atol=2e-5, rtol=0)
@@ -40,7 +40,7 @@ def test_a_frame_hears_twelve_before_it_through_attention_and_four_through_the_c
     frames = hidden(60)
     changed = frames.clone()
     changed[:, 20] += 1.0
-    outputs = [streaming.advance(streaming.start(1), f, 0)[0] for f in (frames, changed)]
+    outputs = [streaming.advance(streaming.start(1), f, [0])[0] for f in (frames, changed)]
     differs = (outputs[0] - outputs[1]).abs().amax(dim=-1)[0] > 1e-6
     assert torch.nonzero(differs).flatten().tolist() == list(range(20, 20 + 12 + 4 + 1))
 

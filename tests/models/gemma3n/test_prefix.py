@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,11 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audiokv.models.gemma3n.prefix import Prefix, PrefixOptions
+from audiokv.models.gemma3n.prefix import LIVE_MEMORY_MS, Prefix, PrefixOptions, live_policy
 from audiokv.models.gemma3n.speech_model import Inputs, SpeechModel
 from audiokv.streaming.audio_cache import CacheOptions
 from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.policy.marks import Keeping, SlotMarks
+from audiokv.streaming.policy.profiles import PROFILES
+from audiokv.streaming.policy.recency_policies import FifoPolicy
+from audiokv.streaming.policy.registry import audiokv_policy
 from tests.models.gemma3n.conftest import tiny_checkpoint
 
 if TYPE_CHECKING:
@@ -139,17 +143,37 @@ def test_committed_words_reach_the_policy(speech: SpeechModel) -> None:
     assert prefix.cache.ledger.is_committed.tolist() == [True] * 5 + [False] * 7
 
 
-def test_room_is_made_ahead_in_a_pause(speech: SpeechModel) -> None:
-    prefix = opened(speech, 20)
+@pytest.mark.parametrize(("budget", "is_room_made"), [(100, True), (40, False)])
+def test_room_for_a_step_is_made_ahead_where_the_budget_can_spare_it(
+    speech: SpeechModel,
+    budget: int,
+    is_room_made: bool,  # noqa: FBT001
+) -> None:
+    prefix = opened(speech, budget)
     prefix.append_text([2], 0, is_prompt=True)
-    for i in range(60):
-        quiet = SlotMarks(SLOT_MS * i, SLOT_MS * (i + 1), is_voice=i % 20 < 8)
-        prefix.append(audio(speech, 1, i), [quiet])
+    for i in range(0, 150, 2):
+        prefix.append(audio(speech, 2, i), marks(2, i))
         prefix.rest()
-        assert prefix.held == prefix.cache.ledger.held <= 20
+        assert prefix.held == prefix.cache.ledger.held <= budget
     counters = prefix.counters()
     assert counters is not None
-    assert counters.left_slots.ahead > 0
+    assert (counters.left_slots.ahead > 0) == is_room_made
+    assert counters.left_slots.forced == (0 if is_room_made else 151 - budget)
+    assert prefix.held == (98 if is_room_made else budget)
+
+
+def test_audiokv_fades_what_was_said_long_ago_and_other_policies_are_as_they_are() -> None:
+    ours = audiokv_policy(SLOT_MS, PROFILES["default"])
+    assert live_policy(ours) == replace(ours, memory_ms=LIVE_MEMORY_MS)
+    set_before = replace(ours, memory_ms=123)
+    assert live_policy(set_before) == set_before
+    assert live_policy(FifoPolicy()) == FifoPolicy()
+
+
+def test_the_policy_of_a_live_prefix_has_its_memory(speech: SpeechModel) -> None:
+    prefix = Prefix(speech, PrefixOptions(CacheOptions(20, "audiokv"), SLOT_MS, 40))
+    policy = prefix.cache.driver.policy
+    assert policy == live_policy(audiokv_policy(SLOT_MS, PROFILES["default"]))
 
 
 def test_positions_never_run_out_and_logits_do_not_change() -> None:

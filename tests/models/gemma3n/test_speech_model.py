@@ -69,7 +69,7 @@ def test_tokens_of_the_audio_vocabulary_have_an_embedder_of_their_own(
 ) -> None:
     with torch.no_grad():
         both = speech.tokens([EOA, 7])
-        table = speech._language_model.embed_tokens(torch.tensor([[EOA, 7]]))
+        table = speech.language_model.embed_tokens(torch.tensor([[EOA, 7]]))
     assert not torch.equal(both.embeds[0, 0], table[0, 0])
     assert torch.equal(both.embeds[0, 1], table[0, 1])
 

@@ -57,7 +57,7 @@ def test_hours_do_not_wear_the_sums_out() -> None:
     # Ten hours of conv rows; in float32 a sum of this size would lose the next row's last digits.
     n_before = 10 * 3600 * 50 * 4 * 128
     past = NormSums(
-        n_before,
+        torch.tensor([n_before], dtype=torch.float64),
         torch.tensor([5.0 * n_before], dtype=torch.float64),
         torch.tensor([9.0 * n_before], dtype=torch.float64),
     )

@@ -102,16 +102,68 @@ def test_a_batch_of_streams_is_each_alone(encoder: Any) -> None:
 
 
 @torch.no_grad()
-def test_streams_that_are_equally_far_can_be_joined(encoder: Any) -> None:
+def test_streams_that_wait_for_as_many_rows_can_be_joined(encoder: Any) -> None:
     tower = StreamingTower(encoder)
-    states = [tower.advance(tower.start(), mel(40, seed))[1] for seed in range(2)]
-    more = mel(30, batch=2)
-    joined, _ = tower.advance(stacked(states), more)
+    states = [tower.advance(tower.start(), mel(n, n))[1] for n in (24, 40)]
+    more = mel(32, batch=2)
+    joined, after = tower.advance(stacked(states), more)
+    assert after.n_frames == (13, 17)
     for row, state in enumerate(states):
         alone, _ = tower.advance(state, more[row : row + 1])
         torch.testing.assert_close(joined[row : row + 1], alone, atol=TOLERANCE, rtol=0)
-    with pytest.raises(ValueError, match="equally far"):
+    with pytest.raises(ValueError, match="equally many rows"):
         stacked([states[0], tower.start()])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 260), st.integers(0, 40)), min_size=1, max_size=6),
+    st.integers(0, 3),
+)
+@settings(max_examples=20, deadline=None)
+@torch.no_grad()
+def test_streams_anywhere_in_their_audio_share_passes_and_hear_what_each_hears_alone(
+    encoder: Any, streams: list[tuple[int, int]], seed: int
+) -> None:
+    tower = StreamingTower(encoder)
+    states = [tower.advance(tower.start(), mel(n, seed + n))[1] for n, _ in streams]
+    mels = [mel(n_new, 9 + n_new) for _, n_new in streams]
+    together = tower.advance_each(states, mels)
+    endings = tower.finish_each([state for _, state in together])
+    for (slots, after), ending, state, part in zip(together, endings, states, mels, strict=True):
+        alone, expected = tower.advance(state, part)
+        torch.testing.assert_close(slots, alone, atol=TOLERANCE, rtol=0)
+        assert after.n_frames == expected.n_frames
+        last = tower.finish(expected)
+        torch.testing.assert_close(ending, last, atol=TOLERANCE, rtol=0)
+        # A stream that goes on alone goes on as if it had never been in a batch.
+        further = tower.advance(after, mel(33))[0], tower.advance(expected, mel(33))[0]
+        torch.testing.assert_close(*further, atol=TOLERANCE, rtol=0)
+
+
+@torch.no_grad()
+def test_streams_at_different_places_are_encoded_in_one_pass(encoder: Any) -> None:
+    tower = StreamingTower(encoder)
+    states = [tower.advance(tower.start(), mel(n))[1] for n in (30, 90, 150)]
+    passes: list[int] = []
+    block: Any = tower._blocks[0]
+    advance = block.advance
+
+    def counted(state: Any, frames: torch.Tensor, n_before: tuple[int, ...]) -> Any:
+        passes.append(len(n_before))
+        return advance(state, frames, n_before)
+
+    block.advance = counted
+    after = [state for _, state in tower.advance_each(states, [mel(30)] * 3)]
+    tower.finish_each(after)
+    assert passes == [3, 3]
+
+
+@torch.no_grad()
+def test_a_stream_of_a_batch_keeps_no_memory_of_the_others(encoder: Any) -> None:
+    tower = StreamingTower(encoder)
+    (_, first), _ = tower.advance_each([tower.start()] * 2, [mel(60)] * 2)
+    for tensor in first._tensors():
+        assert tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 @torch.no_grad()

@@ -98,3 +98,10 @@ def test_a_broken_file_is_named(tmp_path: Path, contents: str) -> None:
     (tmp_path / "tokenizer.json").write_text(contents)
     with pytest.raises(ValueError, match=r"tokenizer\.json"):
         Vocabulary(tmp_path / "tokenizer.json")
+
+
+def test_text_keeps_marks_and_blanks(pieces: Vocabulary) -> None:
+    tokens = pieces.encode("Hello world, (yes)")
+    assert pieces.text(tokens).strip() == "Hello world, (yes)"
+    assert pieces.text([0, 1, 500]).endswith("<mark>")
+    assert pieces.text([]) == ""

@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiomqtt import Client
 
+from audiokv.server.app import open_server
+from audiokv.server.config import ServerConfig
 from audiokv.server.mqtt import broker_link
 from audiokv.streaming.captions import Caption
 from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.messages import Finalize, Stop, decode_server
-from tests.server.doubles import captions_in, speech, undisturbed
+from tests.server.doubles import (
+    NEVER_MERGE_MS,
+    LoudnessDetector,
+    ScriptedRecognizer,
+    captions_in,
+    speech,
+    undisturbed,
+)
 from tests.server.mqtt.mosquitto import HOST, free_port, running_broker, subscribed
 from tests.server.running import Source, complete, running_server
 
@@ -27,6 +36,8 @@ if TYPE_CHECKING:
     from tests.server.mqtt.mosquitto import Mosquitto, Subscriber
 
 BASE = "captions/v1/audiokv"
+BYTES_PER_SECOND = 32_000
+AWAY_S = 10
 
 
 @asynccontextmanager
@@ -114,6 +125,41 @@ async def test_a_broker_stopped_in_mid_stream_costs_no_final(tmp_path: Path) -> 
         assert list(dict.fromkeys(heard)) == expected  # a repeated one has the seq it had
         assert len(heard) <= len(expected) + 1
         assert states(subscriber, stream)[-2:] == ["ended", None]
+
+
+@pytest.mark.slow
+async def test_a_broker_away_for_ten_seconds_of_talk_costs_no_final(tmp_path: Path) -> None:
+    audio = speech(2, seconds=AWAY_S + 4)
+    before, meanwhile = audio[: 2 * BYTES_PER_SECOND], audio[2 * BYTES_PER_SECOND :]
+    async with (
+        asyncio.timeout(6 * AWAY_S),
+        running_broker(tmp_path) as broker,
+        subscribed(broker) as subscriber,
+        open_server(
+            ServerConfig(port=0, mqtt=broker.url, max_lag_ms=NEVER_MERGE_MS, shutdown_timeout_s=20),
+            recognizer=ScriptedRecognizer(),
+            open_detector=LoudnessDetector,
+            pages={},
+        ) as server,
+    ):
+        source = await Source.open(server)
+        stream = (await source.start()).stream
+        await source.send_audio(before)
+        await source.wait_for(Caption, lambda caption: caption.is_final)
+        await broker.stop()
+        for second in range(AWAY_S):
+            at = second * BYTES_PER_SECOND
+            await source.send_audio(meanwhile[at : at + BYTES_PER_SECOND])
+            await asyncio.sleep(1)  # the time is what is tested: the server tries ever more rarely
+        await broker.start()
+        await source.send_audio(meanwhile[AWAY_S * BYTES_PER_SECOND :])
+        await source.send(Stop())
+        await source.rest()
+        await subscriber.until(lambda: states(subscriber, stream)[-1:] == [None])
+        expected = [c for c in captions_in(undisturbed(audio)) if c.is_final]
+        assert len(expected) >= 6
+        heard = heard_captions(subscriber, f"{BASE}/{stream}/final")
+        assert list(dict.fromkeys(heard)) == expected
 
 
 async def test_captions_go_on_without_a_broker() -> None:

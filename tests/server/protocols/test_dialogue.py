@@ -29,7 +29,7 @@ from tests.server.doubles import (
     until,
 )
 from tests.server.protocols.parrot import BEGIN, Parrot, rigged
-from tests.server.running import has_streams
+from tests.server.running import Source, has_streams
 
 # Commands
 
@@ -132,6 +132,8 @@ async def test_what_a_stream_begins_with_reaches_it() -> None:
         assert entry.stream.options.language == "de"
         assert entry.stream.options.prompt == "Anna"
         assert entry.stream.metadata == {"call": "42"}
+        viewer = await Source.watch(rig.server, entry.stream.name)
+        assert (await viewer.wait_for(Ready)).metadata == {"call": "42"}
 
 
 async def test_stopping_without_a_stream_just_closes() -> None:

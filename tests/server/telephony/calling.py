@@ -6,10 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from audiokv.streaming.captions import Caption
-from tests.server.doubles import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from uuid import UUID
 
     from audiokv.server.app import CaptionServer
@@ -27,14 +26,24 @@ class Heard:
 
     Attributes:
         metadata: What the stream is called by its protocol.
+        fmt: Format of its audio.
+        options: What it was opened with.
         captions: All captions, in order.
         done: Its end, or None while it runs.
     """
 
-    def __init__(self, stream: LiveStream) -> None:
+    def __init__(self, stream: LiveStream, on_over: Callable[[], object] = lambda: None) -> None:
+        self._on_over = on_over
         self.metadata = dict(stream.metadata)
+        self.fmt = stream.fmt
+        self.options = stream.options
         self.captions: list[Caption] = []
         self.done: Done | None = None
+
+    @property
+    def text(self) -> str:
+        """Everything said, once it was final."""
+        return " ".join(c.text for c in self.captions if c.is_final)
 
     def begin(self, ready: Ready, past: Iterable[bytes]) -> None:
         del ready
@@ -49,6 +58,7 @@ class Heard:
 
     def end(self, done: Done) -> None:
         self.done = done
+        self._on_over()
 
     def fail(self, refusal: RefusalError) -> None:
         raise AssertionError(refusal)
@@ -59,15 +69,18 @@ class Follower:
 
     def __init__(self, server: CaptionServer) -> None:
         self.streams: list[Heard] = []
+        self._is_changed = asyncio.Event()
         server.registry.follow(self._open)
 
     def _open(self, stream: LiveStream) -> Heard:
-        self.streams.append(Heard(stream))
+        self.streams.append(Heard(stream, self._is_changed.set))
         return self.streams[-1]
 
     async def all_done(self, n_streams: int) -> list[Heard]:
         """Wait until so many streams have opened and ended."""
-        await until(lambda: len([s for s in self.streams if s.done is not None]) == n_streams)
+        while len([s for s in self.streams if s.done is not None]) != n_streams:
+            self._is_changed.clear()
+            await self._is_changed.wait()
         return self.streams
 
 

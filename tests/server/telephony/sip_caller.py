@@ -85,7 +85,7 @@ class SipCaller:
                 if not text.startswith("SIP/2.0"):
                     return text
 
-    def offer(self, *codecs: int, direction: str = "sendrecv") -> str:
+    def offer(self, *codecs: int, direction: str = "sendrecv", maps: tuple[str, ...] = ()) -> str:
         return "\r\n".join(
             [
                 "v=0",
@@ -94,14 +94,17 @@ class SipCaller:
                 "c=IN IP4 127.0.0.1",
                 "t=0 0",
                 f"m=audio {self._port(self._audio)} RTP/AVP {' '.join(map(str, codecs))}",
+                *(f"a=rtpmap:{entry}" for entry in maps),
                 f"a={direction}",
                 "",
             ]
         )
 
-    async def invite(self, *codecs: int, direction: str = "sendrecv") -> int:
+    async def invite(
+        self, *codecs: int, direction: str = "sendrecv", maps: tuple[str, ...] = ()
+    ) -> int:
         """Offer codecs; return the status of the answer, acknowledged."""
-        self.send("INVITE", self.offer(*codecs, direction=direction))
+        self.send("INVITE", self.offer(*codecs, direction=direction, maps=maps))
         self.answer = await self.response("INVITE")
         found = re.search(r"(?im)^to:.*(;tag=[^;\r\n]+)", self.answer)
         self._to_tag = found[1] if found else ""

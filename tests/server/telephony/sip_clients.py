@@ -7,6 +7,7 @@ import shutil
 import socket
 from typing import TYPE_CHECKING
 
+import numpy as np
 import soundfile
 
 from audiokv.streaming.g711 import encode_mulaw
@@ -14,7 +15,6 @@ from audiokv.streaming.g711 import encode_mulaw
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
 RATE_HZ = 8_000
@@ -69,12 +69,14 @@ sip_listen 127.0.0.1:{sip_port}
 audio_player aufile,{folder}/played.wav
 audio_source aufile,{folder}/said.wav
 audio_alert aufile,{folder}/said.wav
-ausrc_srate 8000
-auplay_srate 8000
+ausrc_srate {rate_hz}
+auplay_srate {rate_hz}
 rtp_ports 23000-23100
 module_path /usr/lib/baresip/modules
 module stdio.so
 module g711.so
+module g722.so
+module opus.so
 module auconv.so
 module auresamp.so
 module aufile.so
@@ -82,7 +84,7 @@ module_tmp account.so
 module_app menu.so
 net_interface 127.0.0.1
 """
-_ACCOUNT = "<sip:alice@127.0.0.1>;regint=0;audio_codecs=PCMA/8000/1\n"
+_ACCOUNT = "<sip:alice@127.0.0.1>;regint=0;audio_codecs={codec}\n"
 
 
 def free_port() -> int:
@@ -122,12 +124,30 @@ async def run_sipp(
     return await process.wait()
 
 
-async def run_baresip(folder: Path, uri: str, samples: NDArray[np.int16]) -> None:
-    """Let baresip call and play the samples at 8 kHz in A-law; it hangs up at their end."""
-    soundfile.write(folder / "said.wav", samples, RATE_HZ, subtype="PCM_16")
-    (folder / "config").write_text(_BARESIP.format(folder=folder, sip_port=free_port()))
-    (folder / "accounts").write_text(_ACCOUNT)
-    seconds = len(samples) // RATE_HZ + 3
+async def run_baresip(
+    folder: Path,
+    uri: str,
+    samples: NDArray[np.int16],
+    *,
+    codec: str = "PCMA/8000/1",
+    rate_hz: int = RATE_HZ,
+) -> None:
+    """Let baresip call and play samples; it hangs up at their end.
+
+    Args:
+        folder: For its configuration.
+        uri: Whom it calls.
+        samples: Mono.
+        codec: As baresip names it; the only one it offers.
+        rate_hz: Rate of the samples.
+    """
+    n_channels = int(codec.rpartition("/")[2])  # baresip plays only files that have as many
+    played = np.repeat(samples[:, None], n_channels, axis=1)
+    soundfile.write(folder / "said.wav", played, rate_hz, subtype="PCM_16")
+    config = _BARESIP.format(folder=folder, sip_port=free_port(), rate_hz=rate_hz)
+    (folder / "config").write_text(config)
+    (folder / "accounts").write_text(_ACCOUNT.format(codec=codec))
+    seconds = len(samples) // rate_hz + 3
     process = await asyncio.create_subprocess_exec(
         *(program("baresip", "baresip-core"), "-f", str(folder)),
         *("-e", f"/dial {uri}", "-t", str(seconds)),

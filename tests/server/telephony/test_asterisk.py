@@ -59,16 +59,28 @@ def test_a_json_start_begins_a_stream_with_the_calls_names() -> None:
     begin = begin_in(opened().hear(start()))
     assert begin.fmt == AudioFormat()
     assert begin.metadata == {
-        "channel_id": "1795974839.7",
+        "source": "asterisk",
+        "call": "1795974839.7",
         "connection_id": "captions",
         "channel": "WebSocket/captions/0x7f",
+    }
+
+
+def test_the_address_tells_who_calls() -> None:
+    asked = {"from": ("+331",), "to": ("100",), "caller": ("Zoë",), "direction": ("in",)}
+    begin = begin_in(opened(asked).hear(start()))
+    assert {name: begin.metadata[name] for name in asked} == {
+        "from": "+331",
+        "to": "100",
+        "caller": "Zoë",
+        "direction": "in",
     }
 
 
 def test_a_plain_start_begins_a_stream() -> None:
     begin = begin_in(opened().hear(PLAIN))
     assert begin.fmt == AudioFormat(Encoding.MULAW, 8_000)
-    assert begin.metadata["channel_id"] == "1795974839.7"
+    assert begin.metadata["call"] == "1795974839.7"
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,12 @@ def test_open_is_answered_with_the_choice_of_media() -> None:
     assert begin.fmt == AudioFormat(Encoding.MULAW, 8_000, 2)
     assert begin.channel_labels == ("external", "internal")
     assert begin.language == "de"
-    assert begin.metadata == {"call": "c1", "from": "+1", "to": "+2", "caller": "Zoë"}
+    assert begin.metadata == {
+        "call": "c1",
+        "from": "+1",
+        "to": "+2",
+        "caller": "Zoë",
+    }
     answer = reply_in(heard)
     assert (answer["type"], answer["seq"], answer["clientseq"]) == ("opened", 1, 1)
     assert answer["parameters"] == {"startPaused": False, "media": [BOTH]}

@@ -46,7 +46,7 @@ def test_the_first_audio_begins_a_stream_named_after_the_call() -> None:
     assert dialect.hear(HELLO) == []
     begin, audio = dialect.hear(frame(0x10, b"\1\2" * 160))
     assert begin_in([begin]).fmt == AudioFormat(sample_rate_hz=8_000)
-    assert begin_in([begin]).metadata == {"call": str(CALL)}
+    assert begin_in([begin]).metadata == {"source": "audiosocket", "call": str(CALL)}
     assert audio == Audio(b"\1\2" * 160)
 
 

@@ -16,8 +16,9 @@ from websockets.typing import Subprotocol
 from audiokv.server.protocols.routes import PATHS
 from audiokv.streaming.audio_format import AudioFormat, Encoding
 from audiokv.streaming.g711 import encode_mulaw
+from audiokv.streaming.messages import Ready
 from tests.server.doubles import captions_in, silence, speech, undisturbed, until
-from tests.server.running import running_server
+from tests.server.running import Source, running_server
 from tests.server.telephony.calling import AudioSocketCaller, Follower
 from tests.server.telephony.media_messages import media, start
 from tests.server.telephony.test_audiohook import client, open_message
@@ -63,7 +64,7 @@ async def test_an_audiosocket_call_is_heard_to_the_last_sample() -> None:
         await caller.speak(audio)
         await caller.hang_up()
         (heard,) = await follower.all_done(1)
-    assert heard.metadata == {"call": str(CALL)}
+    assert heard.metadata == {"source": "audiosocket", "call": str(CALL)}
     assert finals(heard.captions) == expected(audio, NARROW) != []
     assert heard.done is not None
     assert heard.done.received_ms == 3_000
@@ -135,7 +136,12 @@ async def test_a_twilio_call_keeps_its_time_over_lost_chunks() -> None:
         (heard,) = await follower.all_done(1)
     as_silence = b"".join(b"\xff" * 160 if n in lost else one for n, one in enumerate(sent))
     assert finals(heard.captions) == expected(as_silence, MULAW)
-    assert heard.metadata == {"stream": "MZ1", "call": "CA1", "from": "+1"}
+    assert heard.metadata == {
+        "source": "twilio",
+        "stream": "MZ1",
+        "call": "CA1",
+        "from": "+1",
+    }
     assert heard.done is not None
     assert heard.done.received_ms == 3_000
 
@@ -156,6 +162,31 @@ async def test_two_tracks_are_two_speakers() -> None:
     for label, leg in zip(("inbound", "outbound"), coded, strict=True):
         own = [c for c in heard.captions if c.speaker == label]
         assert finals(own) == expected(b"".join(leg), MULAW)
+
+
+async def test_viewers_are_told_who_calls_and_the_log_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG")
+    async with running_server() as server, await dial(server, "twilio") as call:
+        follower = Follower(server)
+        await call.send(start(customParameters={"from": "+15550100", "caller": "Zoë"}))
+        await until(lambda: bool(follower.streams))
+        (name,) = server.registry._by_name
+        viewer = await Source.watch(server, name)
+        told = (await viewer.wait_for(Ready)).metadata
+        await call.send('{"event":"stop"}')
+        await call.wait_closed()
+    assert told == {
+        "source": "twilio",
+        "stream": "MZ1",
+        "call": "CA1",
+        "from": "+15550100",
+        "caller": "Zoë",
+    }
+    ours = [r.getMessage() for r in caplog.records if r.name.startswith("audiokv")]
+    assert ours
+    assert not any(secret in line for line in ours for secret in ("+15550100", "Zoë", "CA1"))
 
 
 async def test_jambonz_gets_its_transcripts_and_the_close() -> None:

@@ -39,12 +39,18 @@ def test_metadata_begins_the_stream_and_goes_before_the_address() -> None:
     metadata = {"sampleRate": 8000, "language": "fr", "caller": "+331", "list": [1]}
     begin = begin_in(dialect.hear(json.dumps(metadata)))
     assert (begin.fmt.sample_rate_hz, begin.language) == (8_000, "fr")
-    assert begin.metadata == {"sampleRate": "8000", "language": "fr", "caller": "+331"}
+    assert begin.metadata == {
+        "source": "freeswitch",
+        "sampleRate": "8000",
+        "language": "fr",
+        "caller": "+331",
+    }
     assert dialect.hear(b"\x01\x00") == [Audio(b"\x01\x00")]
 
 
 def test_metadata_need_not_be_json() -> None:
-    assert begin_in(opened().hear("table 5, Zoë")).metadata == {"metadata": "table 5, Zoë"}
+    metadata = begin_in(opened().hear("table 5, Zoë")).metadata
+    assert metadata == {"source": "freeswitch", "metadata": "table 5, Zoë"}
 
 
 def test_text_at_the_end_is_left_out() -> None:

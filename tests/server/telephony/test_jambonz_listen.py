@@ -40,7 +40,13 @@ def test_the_calls_attributes_begin_the_stream() -> None:
     begin = begin_in(dialect.hear(call()))
     assert begin.fmt == AudioFormat()
     assert (begin.language, begin.prompt, begin.channel_labels) == ("de", "Knopf", ())
-    assert begin.metadata == {"callSid": "c1", "from": "+1", "to": "+2", "direction": "inbound"}
+    assert begin.metadata == {
+        "source": "jambonz",
+        "call": "c1",
+        "from": "+1",
+        "to": "+2",
+        "direction": "inbound",
+    }
     assert dialect.hear(b"\x01\x00") == [Audio(b"\x01\x00")]
 
 

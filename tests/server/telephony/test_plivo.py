@@ -19,7 +19,7 @@ def test_a_call_as_plivo_writes_it() -> None:
     dialect.open(Opening("/call/plivo"))
     heard = dialect.hear(START) + dialect.hear(media(0, bytes(640)))
     assert begin_in(heard).fmt == AudioFormat()
-    assert begin_in(heard).metadata == {"stream": "s1", "call": "c1"}
+    assert begin_in(heard).metadata == {"source": "plivo", "stream": "s1", "call": "c1"}
     assert len(audio_in(heard)) == 640
 
 

@@ -5,14 +5,16 @@ import asyncio
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from audiokv.server.telephony.rtp_packet import Datagram
 from audiokv.server.telephony.rtp_wire import END, MAX_WAITING, RtpWire
+from tests.server.doubles import ManualClock
 
 CALLER = ("192.0.2.7", 4_000)
 
 
-def a_wire(hung_up: list[str] | None = None) -> RtpWire:
+def a_wire(hung_up: list[str] | None = None, clock: ManualClock | None = None) -> RtpWire:
     calls = [] if hung_up is None else hung_up
-    return RtpWire(frozenset({CALLER[0]}), lambda: calls.append("BYE"))
+    return RtpWire(frozenset({CALLER[0]}), lambda: calls.append("BYE"), clock or ManualClock())
 
 
 async def test_only_the_caller_is_heard() -> None:
@@ -21,6 +23,17 @@ async def test_only_the_caller_is_heard() -> None:
     wire.datagram_received(b"", CALLER)
     wire.datagram_received(b"caller", CALLER)
     assert await wire.receive() == b"caller"
+
+
+async def test_a_datagram_knows_when_it_came() -> None:
+    clock = ManualClock()
+    wire = a_wire(clock=clock)
+    await clock.advance(1.25)
+    wire.datagram_received(b"caller", CALLER)
+    await clock.advance(3)
+    heard = await wire.receive()
+    assert isinstance(heard, Datagram)
+    assert heard.arrived_ms == 1_250
 
 
 async def test_the_oldest_packets_leave_a_full_queue() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from audiokv.server.protocols.dialect import Opening
@@ -88,6 +90,33 @@ def test_plivo_signs_address_and_nonce_in_two_versions() -> None:
     ):
         with pytest.raises(RefusalError):
             check_plivo(plivo_opening(version, signature, nonce), "secret")
+
+
+def test_plivo_signs_a_query_in_order_and_decoded() -> None:
+    query = {"prompt": ("a b",), "language": ("en",)}
+    url = "wss://c.example/call/plivo?language=en&prompt=a b"
+    right = signed("secret", f"{url}.17", "sha256")
+    check_plivo(replace(plivo_opening("v3", right), query=query), "secret")
+    as_sent = signed("secret", "wss://c.example/call/plivo?prompt=a+b&language=en.17", "sha256")
+    check_plivo(replace(plivo_opening("v3", as_sent), query=query), "secret")
+    with pytest.raises(RefusalError):
+        check_plivo(replace(plivo_opening("v3", right), query={"language": ("de",)}), "secret")
+
+
+def test_version_2_of_plivo_leaves_the_query_out() -> None:
+    query = {"language": ("en",)}
+    right = signed("secret", "wss://c.example/call/plivo17", "sha256")
+    check_plivo(replace(plivo_opening("v2", right), query=query), "secret")
+    bare = signed("secret", "wss://c.example/call/plivo.17", "sha256")
+    with pytest.raises(RefusalError):
+        check_plivo(replace(plivo_opening("v3", bare), query=query), "secret")
+
+
+def test_plivo_signs_calls_of_a_subaccount_for_the_main_account_too() -> None:
+    right = signed("secret", "wss://c.example/call/plivo.17", "sha256")
+    headers = {**plivo_opening("v3", "of the subaccount").headers}
+    headers["x-plivo-signature-ma-v3"] = right
+    check_plivo(Opening("/call/plivo", {}, headers), "secret")
 
 
 def test_one_of_several_signatures_is_found() -> None:

@@ -42,7 +42,12 @@ def test_connect_begins_the_stream_and_is_answered() -> None:
     begin, answer = dialect.hear(connect())
     assert begin_in([begin]).fmt == AudioFormat()
     assert begin_in([begin]).language == "de"
-    assert begin_in([begin]).metadata == {"language": "de-DE", "desk": "4", "callId": "c1"}
+    assert begin_in([begin]).metadata == {
+        "source": "sinch",
+        "language": "de-DE",
+        "desk": "4",
+        "call": "c1",
+    }
     assert isinstance(answer, Reply)
     assert json.loads(answer.message) == {"command": "answer"}
     assert dialect.hear(b"\x01\x00") == [Audio(b"\x01\x00")]

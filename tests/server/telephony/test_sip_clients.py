@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 import soundfile
 
 from audiokv.streaming.audio_format import AudioFormat
@@ -44,20 +45,24 @@ async def test_sipp_is_heard_to_the_sample_in_several_calls_at_a_time(tmp_path: 
         assert heard.metadata["from"].startswith("sip:sipp@127.0.0.1")
 
 
+@pytest.mark.parametrize(
+    ("codec", "rate_hz"),
+    [("PCMA/8000/1", 8_000), ("G722/16000/1", 16_000), ("opus/48000/2", 48_000)],
+)
 async def test_baresip_is_heard_and_its_hang_up_ends_the_stream(
-    tmp_path: Path, speech_folder: Path
+    tmp_path: Path, speech_folder: Path, codec: str, rate_hz: int
 ) -> None:
-    spoken, rate_hz = soundfile.read(
+    spoken, file_hz = soundfile.read(
         speech_folder / "librispeech" / "1089-134691-0001.flac", dtype="float32"
     )
-    narrow = StreamResampler(rate_hz, RATE_HZ).push(spoken[: 3 * rate_hz])
-    said = (narrow * 32_767).astype(np.int16)
+    moved = StreamResampler(file_hz, rate_hz).push(spoken[: 3 * file_hz])
+    said = (moved * 32_767).astype(np.int16)
     recognizer = RecordingRecognizer()
     async with running_server(recognizer, sip_port=0) as server:
         follower = Follower(server)
         uri = f"sip:captions@127.0.0.1:{server.other_ports['sip_port']}"
-        await run_baresip(tmp_path, uri, said)
+        await run_baresip(tmp_path, uri, said, codec=codec, rate_hz=rate_hz)
         (heard,) = await follower.all_done(1)
     assert heard.done is not None
     assert abs(heard.done.received_ms - 3_000) < 300
-    assert recognizer.likeness(0, said, RATE_HZ) > 0.9
+    assert recognizer.likeness(0, said, rate_hz) > 0.9

@@ -30,7 +30,8 @@ def test_connected_begins_the_stream_with_its_own_headers() -> None:
     dialect = opened()
     begin = begin_in(dialect.hear(connected(prompt="Knopf", customer="7")))
     assert begin.fmt == AudioFormat()
-    assert (begin.language, begin.prompt, begin.metadata) == ("de", "Knopf", {"customer": "7"})
+    assert (begin.language, begin.prompt) == ("de", "Knopf")
+    assert begin.metadata == {"source": "vonage", "customer": "7"}
     assert dialect.hear(b"\x01\x00") == [Audio(b"\x01\x00")]
 
 

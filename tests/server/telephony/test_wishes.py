@@ -24,6 +24,12 @@ def test_the_address_tells_language_and_prompt() -> None:
     assert Wishes.of_opening(Opening()) == Wishes()
 
 
+def test_the_address_tells_who_calls_and_the_protocol_its_name() -> None:
+    opening = Opening(query={"from": ("+1",), "direction": ("in",), "other": ("x",), "to": ("",)})
+    wishes = Wishes.of_opening(opening, "asterisk")
+    assert wishes.metadata == {"source": "asterisk", "from": "+1", "direction": "in"}
+
+
 def test_values_of_the_address_are_cut() -> None:
     opening = Opening(query={"prompt": ("x" * 9_999,), "rate": ()})
     assert len(Wishes.of_opening(opening).prompt) == MAX_PROMPT_CHARS
@@ -50,6 +56,7 @@ def test_wishes_open_a_stream() -> None:
         AudioFormat(),
         language="de",
         prompt="Knopf",
+        profile="telephony",
         channel_labels=("a", "b"),
         metadata={"call": "1"},
     )

@@ -44,7 +44,9 @@ def test_binding_guards_survive(
     build_ledger: LedgerBuilder, n_slots: int, seed: int, data: st.DataObject
 ) -> None:
     ledger = build_ledger(n_slots, seed)
-    policy = AudioKvPolicy(Guards(20, min_retention_ms=60, max_share=0.5))
+    memory_ms = data.draw(st.sampled_from([None, 1, 400]))
+    guards = Guards(20, min_retention_ms=60, max_share=0.5)
+    policy = AudioKvPolicy(guards, memory_ms=memory_ms)
     count = data.draw(st.integers(0, n_slots))
     gone = policy.choose(ledger, count)
     assert len(np.unique(gone)) == count
@@ -106,6 +108,30 @@ def test_the_context_counts_for_its_weight() -> None:
     assert n_context[0.2] < n_context[0.9]
 
 
+@pytest.mark.parametrize(
+    ("memory_ms", "n_by_age"), [(None, [5, 5, 5]), (2000, [3, 5, 7]), (500, [0, 2, 13])]
+)
+def test_what_was_committed_long_ago_fades(memory_ms: int | None, n_by_age: list[int]) -> None:
+    ledger = stream([0.5] * 200)
+    ledger.commit_until(3000)  # three seconds, and one second of open words
+    policy = AudioKvPolicy(FREE, context_ms=0, committed_weight=0.1, memory_ms=memory_ms)
+    stays = kept(policy, ledger, 15 + 50)
+    committed = [int(np.count_nonzero((stays >= at) & (stays < at + 50))) for at in (0, 50, 100)]
+    assert committed == pytest.approx(n_by_age, abs=1)
+    assert np.count_nonzero(stays >= 150) == 50
+
+
+def test_a_memory_begins_before_the_context_and_never_comes_to_nothing() -> None:
+    ledger = stream([0.5] * 200)
+    ledger.commit_until(4000)
+    context = AudioKvPolicy(FREE, context_ms=2000, memory_ms=40)
+    assert np.count_nonzero(kept(context, ledger, 60) >= 100) >= 58
+    forgetful = AudioKvPolicy(FREE, context_ms=0, memory_ms=1)
+    stays = kept(forgetful, ledger, 150)  # more than is young: the old is as even as ever
+    assert len(stays) == 150
+    assert np.diff(stays).max() <= 3
+
+
 @pytest.mark.parametrize(("power", "n_good"), [(0.0, 10), (0.5, 15), (1.0, 18)])
 def test_scores_bend_the_density_by_their_power(power: float, n_good: int) -> None:
     ledger = stream([0.9] * 50 + [0.1] * 50)
@@ -151,6 +177,7 @@ def test_counts_out_of_range_are_refused(count: int) -> None:
         ({"context_weight": -1.0}, "over 0"),
         ({"score_power": -0.1}, "at least 0"),
         ({"context_ms": -1}, "at least 0"),
+        ({"memory_ms": 0}, "at least 1 ms"),
         ({"max_merged_slots": 0}, "at least 1"),
     ],
 )

@@ -19,7 +19,7 @@ import { runViewer } from "./viewer_page.js";
 /** A lag above this is worth a sign. */
 const LATE_MS = 2000;
 
-/** @type {Record<string, {type: string, write: (captions: PlacedCaption[]) => string}>} */
+/** @type {Record<string, {type: string, write: (captions: PlacedCaption[], about: Record<string, string>) => string}>} */
 const FILES = {
   txt: { type: "text/plain;charset=utf-8", write: toText },
   srt: { type: "application/x-subrip;charset=utf-8", write: toSrt },
@@ -122,7 +122,9 @@ export class Board {
     for (const button of downloads) {
       const kind = button.dataset.download ?? "";
       const { type, write } = FILES[kind];
-      button.addEventListener("click", () => saveFile(fileName(kind), write(transcript.finals), type));
+      button.addEventListener("click", () => {
+        saveFile(fileName(kind), write(transcript.finals, transcript.about), type);
+      });
     }
     clear.addEventListener("click", async () => {
       if (!(await askClear())) return;

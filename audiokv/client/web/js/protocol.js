@@ -54,6 +54,7 @@ export const SUBPROTOCOL = "audiokv.v1";
  * @property {string} [model]
  * @property {string[]} [languages]
  * @property {Limits} [limits]
+ * @property {Record<string, string>} [metadata] What the source's protocol told about it.
  */
 
 /** @typedef {{type: "speech", on: boolean, at_ms: number}} Speech */

@@ -159,26 +159,40 @@ export function toSrt(captions) {
 }
 
 /**
+ * What is known about the stream, a line each; in WebVTT they are a comment.
+ * @param {Record<string, string>} about
+ */
+function aboutLines(about) {
+  const lines = Object.entries(about).map(([name, text]) => flat(`${name}: ${text}`));
+  return lines.map((line) => `${line.replaceAll("-->", "→")}\n`).join("");
+}
+
+/**
  * @param {PlacedCaption[]} captions
+ * @param {Record<string, string>} about
  * @returns {string}
  */
-export function toVtt(captions) {
+export function toVtt(captions, about = {}) {
   const cues = cuesOf(captions).map(({ startMs, endMs, lines, speaker }) => {
     const voice = speaker ? `<v ${escapeVtt(speaker)}>` : "";
     const text = lines.map(escapeVtt).join("\n");
     return `\n${timestamp(startMs, ".")} --> ${timestamp(endMs, ".")}\n${voice}${text}\n`;
   });
-  return `WEBVTT\n${cues.join("")}`;
+  const known = aboutLines(about);
+  return `WEBVTT\n${known && `\nNOTE\n${known}`}${cues.join("")}`;
 }
 
 /**
- * Plain text, a line a segment.
+ * Plain text, a line a segment, after what is known about the stream.
  * @param {PlacedCaption[]} captions
+ * @param {Record<string, string>} about
  * @returns {string}
  */
-export function toText(captions) {
-  return captions.map(({ words, speaker }) => {
+export function toText(captions, about = {}) {
+  const known = aboutLines(about);
+  const lines = captions.map(({ words, speaker }) => {
     const name = speaker ? `${speaker}: ` : "";
     return `${name}${flat(joinWords(words))}\n`;
-  }).join("");
+  });
+  return `${known && `${known}\n`}${lines.join("")}`;
 }

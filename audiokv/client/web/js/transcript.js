@@ -26,6 +26,8 @@ export function clock(ms) {
 export class Transcript extends EventTarget {
   /** @type {PlacedCaption[]} */
   #finals = [];
+  /** @type {Record<string, string>} What is known about the stream, such as who calls; for downloads. */
+  about = {};
   /** @type {Set<string>} */
   #keys = new Set();
   #log;

@@ -27,6 +27,9 @@ export function runViewer(board, stream, token) {
   const url = socketUrl(`v1/watch/${encodeURIComponent(stream)}`, document.baseURI);
   const link = new WatchLink({ url, token });
   const linkNotice = new LinkNotice(board.notices);
+  link.addEventListener("ready", (event) => {
+    board.transcript.about = /** @type {CustomEvent} */ (event).detail.metadata ?? {};
+  });
   link.addEventListener("caption", (event) => {
     board.showCaption(/** @type {CustomEvent} */ (event).detail);
   });

@@ -1,0 +1,1 @@
+"""What language models that hear have in common on a live stream."""

@@ -1,0 +1,1 @@
+"""Gemma 4 with an audio tower, on a live stream."""
