@@ -5,7 +5,7 @@ Only test takes are spoken, which the digit models are never trained on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,8 @@ from tools.digits_data import (
     DigitBank,
     SpokenString,
     load_recordings,
+    noise,
+    speech_level,
     string_of,
 )
 
@@ -35,6 +37,9 @@ DEFAULT_DIGITS = REPOSITORY.parent / "shared" / "speech" / "digits"
 DIGITS_MODEL = Path("tests") / "models" / "gemma3n-digits"
 TAIL_MS = 1000  # near-silence behind a stream, so that its last segment ends by its pause
 _STREAM = 7  # keeps a stream's chance apart from that of other strings with the same seed
+_ROOM = 8  # likewise for its noise
+_SCENE_MS = 30_000  # after so long the noise of a stream becomes another
+_FADE_MS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ class StreamPlan:
     Attributes:
         n_digits: Shortest and longest string.
         gaps_ms: Shortest and longest near-silence before a string.
-        conditions: What each string sounds like: pauses in it, noise, level and colour.
+        conditions: Pauses in a string, its level and colour; and the noise of the room, which
+            goes on over strings and gaps and fades into another every half minute.
     """
 
     n_digits: tuple[int, int] = (1, 20)
@@ -156,6 +162,7 @@ def digit_stream(
         plan: How it is put together; by default as ``StreamPlan()``.
     """
     plan = plan or StreamPlan()
+    without_noise = replace(plan.conditions, quiet_share=1.0)
     strings: list[SpokenString] = []
     gaps_ms: list[int] = []
     n_samples = TAIL_MS * SAMPLES_PER_MS
@@ -163,9 +170,42 @@ def digit_stream(
         rng = np.random.default_rng([seed, _STREAM, len(strings)])
         n_digits = int(rng.integers(plan.n_digits[0], plan.n_digits[1] + 1))
         gaps_ms.append(int(rng.integers(plan.gaps_ms[0], plan.gaps_ms[1] + 1)))
-        strings.append(string_of(rng, bank, n_digits, plan.conditions))
+        strings.append(string_of(rng, bank, n_digits, without_noise))
         n_samples += gaps_ms[-1] * SAMPLES_PER_MS + strings[-1].samples.size
-    return join_strings(strings, gaps_ms)
+    quiet = join_strings(strings, gaps_ms)
+    return replace(quiet, samples=_in_rooms(quiet, seed, plan.conditions))
+
+
+def _in_rooms(stream: DigitStream, seed: int, conditions: Conditions) -> FloatArray:
+    """Return a stream's audio with the noise of one room after the other, or of none."""
+    samples = stream.samples
+    n_scene, n_fade = _SCENE_MS * SAMPLES_PER_MS, _FADE_MS * SAMPLES_PER_MS
+    rising = np.linspace(0.0, 1.0, n_fade, dtype=np.float32)
+    heard = samples.copy()
+    for scene, start in enumerate(range(0, samples.size, n_scene)):
+        rng = np.random.default_rng([seed, _ROOM, scene])
+        if rng.random() < conditions.quiet_share:
+            continue
+        distance_db = rng.uniform(*conditions.snr_db)
+        softest = _softest(stream, start, start + n_scene + n_fade)
+        level = softest * 10.0 ** (-distance_db / 20.0)
+        room = noise(rng, n_scene + n_fade) * level
+        room[:n_fade] *= rising
+        room[-n_fade:] *= rising[::-1]
+        part = heard[start : start + n_scene + n_fade]
+        part += room[: part.size].astype(np.float32)
+    clipped: FloatArray = heard.clip(-1.0, 1.0)
+    return clipped
+
+
+def _softest(stream: DigitStream, start: int, end: int) -> float:
+    """Return the speech level of the softest string between two samples of the stream."""
+    places = [
+        (round(one.start_ms * SAMPLES_PER_MS), round(one.end_ms * SAMPLES_PER_MS))
+        for one in stream.strings
+    ]
+    levels = [speech_level(stream.samples[a:b]) for a, b in places if a < end and b > start]
+    return min(levels, default=0.0)
 
 
 def words_of_strings(stream: DigitStream, arrivals: Sequence[Arrival]) -> list[list[Word]]:

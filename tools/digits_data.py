@@ -155,7 +155,7 @@ def _fast_length(n_samples: int) -> int:
     return 1 << (n_samples - 1).bit_length()
 
 
-def _noise(rng: np.random.Generator, n_samples: int) -> FloatArray:
+def noise(rng: np.random.Generator, n_samples: int) -> FloatArray:
     """Return white to brownish noise of mean square 1, full band or only up to 4 kHz."""
     white = rng.standard_normal(_fast_length(n_samples), dtype=np.float32)
     spectrum = np.fft.rfft(white)
@@ -163,9 +163,15 @@ def _noise(rng: np.random.Generator, n_samples: int) -> FloatArray:
     spectrum *= np.maximum(hz, 100.0) ** -rng.uniform(0.0, 1.0)
     if rng.random() < 0.5:  # noqa: PLR2004  half the strings: the noise came before 8 kHz sampling
         spectrum[hz > _NARROW_BAND_HZ] = 0.0
-    noise: FloatArray = np.fft.irfft(spectrum)[:n_samples].astype(np.float32)
-    noise /= np.sqrt(np.mean(noise**2))
-    return noise
+    made: FloatArray = np.fft.irfft(spectrum)[:n_samples].astype(np.float32)
+    made /= np.sqrt(np.mean(made**2))
+    return made
+
+
+def speech_level(samples: FloatArray) -> float:
+    """Return the root mean square of the louder parts, 0.1 where all is silent."""
+    loud = np.abs(samples) > np.abs(samples).max() * 0.05
+    return float(np.sqrt(np.mean(samples[loud] ** 2))) if loud.any() else 0.1
 
 
 def _room(rng: np.random.Generator, mixed: FloatArray, conditions: Conditions) -> FloatArray:
@@ -174,10 +180,9 @@ def _room(rng: np.random.Generator, mixed: FloatArray, conditions: Conditions) -
         mixed = _coloured(rng, mixed, conditions.tilt_db)
     is_quiet = rng.random() < conditions.quiet_share
     if not is_quiet:
-        loud = np.abs(mixed) > np.abs(mixed).max() * 0.05
-        level = np.sqrt(np.mean(mixed[loud] ** 2)) if loud.any() else 0.1
+        level = speech_level(mixed)
         snr_db = rng.uniform(*conditions.snr_db)
-        mixed = mixed + _noise(rng, len(mixed)) * level * 10.0 ** (-snr_db / 20.0)
+        mixed = mixed + noise(rng, len(mixed)) * level * 10.0 ** (-snr_db / 20.0)
     gain = 10.0 ** (rng.uniform(*conditions.gain_db) / 20.0)
     heard: FloatArray = (mixed * gain).clip(-1.0, 1.0).astype(np.float32)
     return heard

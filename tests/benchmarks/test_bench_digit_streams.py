@@ -20,7 +20,7 @@ from benchmarks.digit_streams import (
     words_of_strings,
 )
 from tests.benchmarks.making import arrival
-from tools.digits_data import WORDS, DigitBank, Recording, string_of
+from tools.digits_data import WORDS, DigitBank, Recording, speech_level, string_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,3 +135,19 @@ def test_only_test_takes_are_spoken(speech_folder: Path) -> None:
 def test_a_folder_without_digits_is_named(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="--digits"):
         bank_of_test_takes(tmp_path)
+
+
+def test_noise_goes_on_between_strings_and_lies_below_the_softest(bank: DigitBank) -> None:
+    loud = replace(PLAN.conditions, quiet_share=0.0, snr_db=(20.0, 20.0))
+    noisy = digit_stream(bank, 90_000, 4, replace(PLAN, conditions=loud))
+    quiet = digit_stream(bank, 90_000, 4, replace(PLAN, conditions=replace(loud, quiet_share=1.0)))
+    assert noisy.strings == quiet.strings
+    noise = noisy.samples - quiet.samples
+    per_second = [np.std(noise[at : at + 16_000]) for at in range(32_000, 80_000 * 16, 16_000)]
+    assert min(per_second) > 0.4 * max(per_second[:26])  # it never stops, also not while it changes
+    levels = [
+        speech_level(quiet.samples[round(one.start_ms * 16) : round(one.end_ms * 16)])
+        for one in quiet.strings
+        if one.start_ms < 30_000
+    ]
+    assert np.median(per_second[:26]) == pytest.approx(min(levels) / 10, rel=0.05)
