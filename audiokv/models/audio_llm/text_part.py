@@ -25,7 +25,7 @@ class TextPart:
     def __init__(self, language_model: Any, lm_head: Any) -> None:  # noqa: ANN401  transformers is not typed
         language_model.set_attn_implementation(ATTENTION)
         self.text_config = language_model.config
-        self._language_model = language_model
+        self.language_model = language_model
         self._lm_head = lm_head
         self._softcap: float | None = getattr(self.text_config, "final_logit_softcapping", None)
 
@@ -57,9 +57,7 @@ class TextPart:
             Hidden states, shape (n, hidden).
         """
         extra = {"per_layer_inputs": inputs.per_layer} if inputs.per_layer.numel() else {}
-        out = self._language_model(
-            inputs_embeds=inputs.embeds, cache=cache, use_cache=True, **extra
-        )
+        out = self.language_model(inputs_embeds=inputs.embeds, cache=cache, use_cache=True, **extra)
         hidden: torch.Tensor = out.last_hidden_state[0]
         return hidden
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from audiokv.models.audio_llm.text_part import TextPart
 from audiokv.models.gemma3n.tower import StreamingTower
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from transformers.cache_utils import Cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Inputs:
         )
 
 
-class SpeechModel:
+class SpeechModel(TextPart):
     """The parts of one model, for streams.
 
     Args:
@@ -55,31 +54,11 @@ class SpeechModel:
 
     def __init__(self, checkpoint: Any) -> None:  # noqa: ANN401  transformers is not typed
         parts = checkpoint.model
+        super().__init__(parts.language_model, checkpoint.lm_head)
         self.config = checkpoint.config
-        self.text_config = parts.language_model.config
         self.tower = StreamingTower(parts.audio_tower)
         self._tower_weight = parts.audio_tower.subsample_conv_projection.input_proj_linear.weight
         self._embed_audio = parts.embed_audio
-        self.language_model = parts.language_model
-        self._lm_head = checkpoint.lm_head
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        device: torch.device = self._lm_head.weight.device
-        return device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of the weights, and so of cached keys and values."""
-        dtype: torch.dtype = self._lm_head.weight.dtype
-        return dtype
-
-    @property
-    def full_attention_layers(self) -> list[int]:
-        """Layers that attend to everything held, those that share another's keys included."""
-        types = self.text_config.layer_types
-        return [index for index, kind in enumerate(types) if kind == "full_attention"]
 
     def mel(self, frames: torch.Tensor) -> torch.Tensor:
         """Return mel frames where and as the tower wants them.
@@ -122,26 +101,3 @@ class SpeechModel:
         embeds = self._embed_audio(input_ids=ids).to(self.dtype)
         placeholders = torch.full_like(ids, self.config.audio_token_id)
         return Inputs(embeds, self.language_model.get_per_layer_inputs(placeholders))
-
-    def run(self, inputs: Inputs, cache: Cache) -> torch.Tensor:
-        """Feed the next positions, which join the cache.
-
-        Returns:
-            Hidden states, shape (n, hidden).
-        """
-        out = self.language_model(
-            inputs_embeds=inputs.embeds,
-            per_layer_inputs=inputs.per_layer,
-            cache=cache,
-            use_cache=True,
-        )
-        hidden: torch.Tensor = out.last_hidden_state[0]
-        return hidden
-
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return float32 logits of hidden states, shape (n, vocabulary)."""
-        logits: torch.Tensor = self._lm_head(hidden).float()
-        softcap = self.text_config.final_logit_softcapping
-        if softcap is not None:
-            logits = torch.tanh(logits / softcap) * softcap
-        return logits

@@ -56,9 +56,9 @@ class Gemma4Speech(TextPart):
     def tokens(self, tokens: Sequence[int]) -> Inputs:
         """Embed tokens."""
         ids = torch.tensor([list(tokens)], dtype=torch.long, device=self.device)
-        return self._inputs(ids, self._language_model.embed_tokens(ids))
+        return self._inputs(ids, self.language_model.embed_tokens(ids))
 
     def _inputs(self, ids: torch.Tensor, embeds: torch.Tensor) -> Inputs:
         if self.text_config.hidden_size_per_layer_input:
-            return Inputs(embeds, self._language_model.get_per_layer_inputs(ids))
+            return Inputs(embeds, self.language_model.get_per_layer_inputs(ids))
         return Inputs(embeds, without_per_layer(embeds))

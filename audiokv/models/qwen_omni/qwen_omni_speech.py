@@ -40,5 +40,5 @@ class QwenOmniSpeech(TextPart):
     def tokens(self, tokens: Sequence[int]) -> Inputs:
         """Embed tokens."""
         ids = torch.tensor([list(tokens)], dtype=torch.long, device=self.device)
-        embeds = self._language_model.embed_tokens(ids)
+        embeds = self.language_model.embed_tokens(ids)
         return Inputs(embeds, without_per_layer(embeds))
