@@ -257,6 +257,12 @@ class ServerConfig:
                 "A dialect weighs slots of a budget, under the policy audiokv only.",
                 "Set audio_budget_slots, and leave policy alone; or leave dialect out.",
             )
+        if self.policy == "full" and self.audio_budget_slots is not None:
+            raise ConfigError(
+                "policy_without_bound",
+                "The policy full holds everything, so a budget of slots cannot be kept.",
+                "Leave audio_budget_slots out, or choose another policy.",
+            )
         if not self.is_loopback and self.token is None and not self.allow_anonymous:
             raise ConfigError(
                 "open_to_all",

@@ -89,6 +89,11 @@ def test_the_way_to_load_the_weights_is_passed_on() -> None:
 def test_a_dialect_needs_a_budget_to_weigh() -> None:
     assert code_of(dialect="scots") == "unused_dialect"
     assert code_of(dialect="scots", audio_budget_slots=120, policy="fifo") == "unused_dialect"
+
+
+def test_a_budget_needs_a_policy_that_evicts() -> None:
+    assert code_of(audio_budget_slots=120, policy="full") == "policy_without_bound"
+    ServerConfig(policy="full")
     config = ServerConfig(dialect="scots", audio_budget_slots=120)
     prior = DialectPrior("scots", np.eye(1, 20), np.ones(1))
     assert config.cache_options(prior).prior is prior

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer, Gemma3nAudioFeatureExtractor, GenerationConfig
 
-from audiokv.models.gemma3n.prompt_layout import ModelSettings
+from audiokv.models.gemma3n.model_settings import ModelSettings
 from tools.digits_files import digits_tokenizer, read_checkpoint, write_checkpoint, write_settings
 from tools.digits_model import BOA, BOS, EOA, EOS, DigitsModel, digits_config
 from tools.digits_rows import RowPlan

@@ -19,10 +19,10 @@ from audiokv.models.gemma3n.gemma3n_stream import (
     WindowOptions,
 )
 from audiokv.models.gemma3n.mel import MelFrontEnd
+from audiokv.models.gemma3n.model_settings import ModelSettings
 from audiokv.models.gemma3n.prompt_layout import (
     LANGUAGE_NAMES,
     ChatLayout,
-    ModelSettings,
     SpecialTokens,
     choose_layout,
 )
@@ -56,7 +56,8 @@ class Gemma3nRecognizer:
         KeyError: A size or a tensor is missing.
         ValueError: A file cannot be read, or is not Gemma-3n's.
         WeightsError: The adapter does not fit, or a library for these weights is missing.
-        ConfigError: The model cannot be streamed, or its settings mean nothing.
+        ConfigError: The model cannot be streamed, or its settings mean nothing or name
+            heads that it has not.
     """
 
     def __init__(
@@ -69,6 +70,8 @@ class Gemma3nRecognizer:
         settings = ModelSettings.from_folder(folder)
         device = best_device()
         speech = SpeechModel(_load(folder, settings, weights or WeightOptions(), device))
+        n_heads = int(speech.text_config.num_attention_heads)
+        settings.check_heads(folder, speech.full_attention_layers, n_heads)
         front_end = MelFrontEnd.from_folder(folder)
         vocabulary = Vocabulary(folder / "tokenizer.json")
         special = SpecialTokens.from_config(speech.config)

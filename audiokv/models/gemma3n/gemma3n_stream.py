@@ -10,7 +10,7 @@ import numpy as np
 from audiokv.models.base import Hypothesis
 from audiokv.models.gemma3n.batch_requests import run_alone
 from audiokv.models.gemma3n.checked_decoding import Asked, checked_decoder
-from audiokv.models.gemma3n.prefix import Prefix, PrefixOptions
+from audiokv.models.gemma3n.prefix import Prefix, PrefixOptions, require_room
 from audiokv.models.gemma3n.slot_alignment import token_spans
 from audiokv.models.gemma3n.slot_source import SlotSource
 from audiokv.models.gemma3n.speech_model import Inputs
@@ -18,7 +18,6 @@ from audiokv.models.gemma3n.tail_decoding import TailRequest
 from audiokv.models.gemma3n.word_times import timed_words, without_loop
 from audiokv.models.whisper.text import without_leading_mark
 from audiokv.streaming.audio_cache import CacheOptions
-from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.policy.marker import Talker
 
 if TYPE_CHECKING:
@@ -27,12 +26,8 @@ if TYPE_CHECKING:
     from audiokv.models.base import FloatArray, StreamOptions
     from audiokv.models.gemma3n.batch_requests import Work
     from audiokv.models.gemma3n.mel import MelFrontEnd
-    from audiokv.models.gemma3n.prompt_layout import (
-        Frame,
-        ModelSettings,
-        PromptLayout,
-        SpecialTokens,
-    )
+    from audiokv.models.gemma3n.model_settings import ModelSettings
+    from audiokv.models.gemma3n.prompt_layout import Frame, PromptLayout, SpecialTokens
     from audiokv.models.gemma3n.slot_source import MarkedSlot
     from audiokv.models.gemma3n.speech_model import SpeechModel
     from audiokv.models.gemma3n.tail_decoding import Continuation
@@ -44,7 +39,6 @@ if TYPE_CHECKING:
 _SAMPLES_PER_MS = 16
 _TOKENS_PER_SLOT = 2  # faster than any language is spoken: 12.5 tokens a second
 _SPARE_TOKENS = 16
-_MIN_AUDIO_SLOTS = 8  # under a budget that is mostly prompt nothing could be recognised
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +152,7 @@ class Gemma3nStream:
 
     def _frame_for(self, options: StreamOptions) -> Frame:
         frame = self._model.layout.frame(options)
-        n_prompt = len(frame.opening) + len(frame.before_audio)
-        budget = self._window.cache.budget_slots
-        if budget is not None and budget < n_prompt + _MIN_AUDIO_SLOTS:
-            raise ConfigError(
-                "budget_too_small",
-                f"A budget of {budget} slots leaves no room beside a prompt of {n_prompt} tokens.",
-                f"Raise --audio-budget-slots to {n_prompt + _MIN_AUDIO_SLOTS} or more, or shorten "
-                "the prompt.",
-            )
+        require_room(self._window.cache.budget_slots, len(frame.opening) + len(frame.before_audio))
         return frame
 
     def _begin_window(self, at_ms: int) -> None:
@@ -213,9 +199,13 @@ class Gemma3nStream:
 
     def decoding(self) -> Work[Hypothesis]:
         """The work of ``decode``, for a runner that lets streams share passes."""
-        yield from self._hear()
-        self._let_go()
-        yield from self._read_prompt()
+        try:
+            yield from self._hear()
+            self._let_go()
+            yield from self._read_prompt()
+        except BaseException:  # also a shared pass that failed: what it read is read again
+            self._has_prompt = self._has_segment = False
+            raise
         continuation = yield from self._continue()
         spans_ms = self._spans_ms(continuation)
         has_clear_times = bool(self._model.settings.alignment_heads)
@@ -257,10 +247,12 @@ class Gemma3nStream:
     def _hear(self) -> Work[None]:
         """Encode what was appended and read the slots that are complete."""
         whole: list[MarkedSlot] = []
-        for samples, speaker in self._waiting:
-            whole += yield from self._source.pushing(samples, Talker(speaker, self._language))
-        self._waiting = []
-        self._slots += whole
+        while self._waiting:
+            samples, speaker = self._waiting[0]
+            made = yield from self._source.pushing(samples, Talker(speaker, self._language))
+            del self._waiting[0]
+            self._slots += made
+            whole += made
         if self._has_prompt and self._has_segment and whole:
             yield from self._read(whole)
 

@@ -6,7 +6,10 @@ import re
 import unicodedata
 from collections import Counter
 
-# First words of the Unicode names of letters. Languages that are not listed are written in Latin.
+from audiokv.models.gemma3n.prompt_layout import LANGUAGE_NAMES
+
+# First words of the Unicode names of letters. Those of LANGUAGE_NAMES that are not listed are
+# written in Latin; of any other language the letters are not known.
 _SCRIPTS: dict[str, frozenset[str]] = {
     "ar": frozenset({"ARABIC"}),
     "bg": frozenset({"CYRILLIC"}),
@@ -54,6 +57,14 @@ _FUNCTION_WORDS: dict[str, frozenset[str]] = {
         "als dan naar was heb je we wat wel nog bij uit deze dit hebben",
     }.items()
 }
+# Frequent words of languages without a list that are spelled like English ones: Polish "i do to",
+# Danish "i for her have", Hungarian "is be", Turkish "on her", Slovenian "in", Romanian "are".
+_NOT_ONLY_ENGLISH = frozenset(
+    {"a", "i", "do", "to", "on", "for", "her", "he", "be", "is", "was", "we", "in", "my"}
+    | {"are", "have"}
+)
+_ONLY_ENGLISH = _FUNCTION_WORDS["en"] - _NOT_ONLY_ENGLISH
+_MIN_ONLY_ENGLISH = 2  # distinct ones; a single one may be a title or a word like Danish "and"
 _MIN_WORDS = 6
 _MIN_DISTINCT_HITS = 3  # "no no no no" is not Spanish
 _MIN_SHARE = 0.3  # of all words, in running text of the other language about a half
@@ -65,9 +76,10 @@ def drifts(text: str, language: str) -> bool:
     """Tell whether a text is most likely not in a language.
 
     Languages that share letters are told apart by function words: English, German, French, Spanish,
-    Italian, Portuguese and Dutch from each other, and English from every other one. The Romance
-    languages have many of these words in common, so they pass for one another more easily than they
-    should; Chinese characters alone do not tell Chinese from Japanese.
+    Italian, Portuguese and Dutch from each other, and English from every other one, there by words
+    that only English has. The Romance languages have many of these words in common, so they pass
+    for one another more easily than they should; Chinese characters alone do not tell Chinese from
+    Japanese. Letters say nothing where it is not known which ones the language is written in.
 
     Args:
         text: Running text.
@@ -77,6 +89,8 @@ def drifts(text: str, language: str) -> bool:
 
 
 def _in_other_letters(text: str, language: str) -> bool:
+    if language not in _SCRIPTS and language not in LANGUAGE_NAMES:
+        return False
     own = _SCRIPTS.get(language, _LATIN)
     scripts = Counter(
         unicodedata.name(letter, "NONE").split(maxsplit=1)[0] for letter in text if letter.isalpha()
@@ -93,6 +107,8 @@ def _in_other_words(text: str, language: str) -> bool:
     hits = {
         other: [word for word in words if word in known] for other, known in _FUNCTION_WORDS.items()
     }
+    if language not in hits and len(_ONLY_ENGLISH & set(words)) < _MIN_ONLY_ENGLISH:
+        return False
     others = set(hits) - {language} if language in hits else {"en"}
     most = max((hits[other] for other in sorted(others)), key=len)
     return (

@@ -151,6 +151,12 @@ class IncrementalMel:
         self._samples = held[len(frames) * self._front_end.hop_samples :]
         return frames
 
+    def copy(self) -> IncrementalMel:
+        """Return the same state, to go on from twice."""
+        made = IncrementalMel(self._front_end)
+        made._samples = self._samples
+        return made
+
     def reset(self) -> None:
         """Forget the stream."""
         self._samples = np.zeros(self._front_end.n_left_samples, np.float32)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from audiokv.streaming.policy.protocol import EvictionPolicy
 
 _UNBOUNDED_SLOTS = 1 << 20
+_MIN_AUDIO_SLOTS = 8  # under a budget that is mostly prompt nothing could be recognised
 # A slot is 160 ms: room for a step costs a small budget more than it saves (measured at 12 to 47
 # slots with `RhythmPrefetch`: half as many errors again). From 64 slots on two may be free, which
 # most steps need.
@@ -62,6 +63,25 @@ class PrefixOptions:
     tail_slots: int = 640
     profile: str = "default"
     max_positions: int | None = None
+
+
+def require_room(budget_slots: int | None, n_prompt: int) -> None:
+    """Check that a budget has room for audio beside the prompt.
+
+    Args:
+        budget_slots: The budget; None for no bound.
+        n_prompt: Tokens of prompt and marks before the audio.
+
+    Raises:
+        ConfigError: It has not.
+    """
+    least = n_prompt + _MIN_AUDIO_SLOTS
+    if budget_slots is not None and budget_slots < least:
+        raise ConfigError(
+            "budget_too_small",
+            f"A budget of {budget_slots} slots has no room beside a prompt of {n_prompt} tokens.",
+            f"Raise --audio-budget-slots to {least} or more, or shorten the prompt.",
+        )
 
 
 class Prefix:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from audiokv.streaming.errors import ConfigError
-
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from audiokv.models.base import StreamOptions
+    from audiokv.models.gemma3n.model_settings import ModelSettings
     from audiokv.models.gemma3n.vocabulary import Vocabulary
 
-SETTINGS_FILE = "audiokv.json"
 TURN_START, TURN_END = "<start_of_turn>", "<end_of_turn>"
 
 # The languages the model is told by name; in others it is told to follow the speaker.
@@ -219,65 +214,6 @@ def _instruction(options: StreamOptions) -> str:
     if options.prompt.strip():
         lines.append(f"Names and terms that may occur: {options.prompt.strip()}")
     return "\n".join(lines)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """What a model's folder may say in ``audiokv.json``.
-
-    Attributes:
-        prompt: ``plain``, ``chat``, or None to tell from the vocabulary.
-        languages: ISO 639-1 codes it recognises, or None for those of the layout.
-        alignment_heads: Layer and head of each head whose attention follows the audio.
-        pad_to_slots: Slots that a clip is filled up to, as transformers' processor does (188).
-        dtype: Name of the type to hold the weights in, or None for what suits the device.
-        max_positions: Positions the model was trained for, where that is less than its config says.
-        resets_norm: Whether the audio tower's running norm begins anew at each pause.
-    """
-
-    prompt: str | None = None
-    languages: frozenset[str] | None = None
-    alignment_heads: tuple[tuple[int, int], ...] = ()
-    pad_to_slots: int = 0
-    dtype: str | None = None
-    max_positions: int | None = None
-    resets_norm: bool = False
-
-    @classmethod
-    def from_folder(cls, folder: Path) -> ModelSettings:
-        """Read a model's settings; all defaults where there are none.
-
-        Raises:
-            ConfigError: The file cannot be read or has a key or value that means nothing.
-        """
-        file = folder / SETTINGS_FILE
-        if not file.exists():
-            return cls()
-        try:
-            settings = dict(json.loads(file.read_text("utf-8")))
-            heads = settings.pop("alignment_heads", [])
-            languages = settings.pop("languages", None)
-            made = cls(
-                **settings,
-                alignment_heads=tuple((int(layer), int(head)) for layer, head in heads),
-                languages=None if languages is None else frozenset(map(str, languages)),
-            )
-        except (ValueError, TypeError) as error:
-            raise _bad_settings(file, str(error)) from error
-        if made.prompt not in {None, "plain", "chat"}:
-            raise _bad_settings(file, f"there is no prompt {made.prompt!r}")
-        if made.dtype not in {None, "float32", "bfloat16", "float16"}:
-            raise _bad_settings(file, f"there is no dtype {made.dtype!r}")
-        return made
-
-
-def _bad_settings(file: Path, what: str) -> ConfigError:
-    return ConfigError(
-        "bad_model_settings",
-        f"{file} cannot be used: {what}.",
-        "Its keys are prompt (plain or chat), languages, alignment_heads, pad_to_slots, dtype "
-        "(float32, bfloat16 or float16), max_positions and resets_norm.",
-    )
 
 
 def choose_layout(

@@ -58,13 +58,15 @@ class SlotSource:
 
     def pushing(self, samples: FloatArray, talker: Talker) -> Work[list[MarkedSlot]]:
         """The work of ``push``."""
-        frames = torch.from_numpy(self._mel.push(samples))
+        mel = self._mel.copy()
+        frames = torch.from_numpy(mel.push(samples))
         if len(frames):
             encode = Encode(self._speech.tower, self._tower, self._speech.mel(frames))
-            yield encode
+            yield encode  # may fail: until here nothing has changed
             self._tower = encode.after
             slots = self._speech.slots(encode.slots)
             self._unmarked += [slots[i : i + 1] for i in range(len(slots))]
+        self._mel = mel
         self._marked += self._marks(samples, talker)
         whole = list(zip(self._unmarked, self._marked, strict=False))
         self._unmarked, self._marked = self._unmarked[len(whole) :], self._marked[len(whole) :]

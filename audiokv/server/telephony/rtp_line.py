@@ -25,6 +25,7 @@ _MAX_APART_MS = 1_000  # packets of another sender that are further apart begin 
 _LEAST_GAP_MS = 10.0  # what arrival times say more finely is jitter
 _SETTLING_MS = 2_000  # after which the least delay of a sender's packets is known
 _MAX_TAKEN_BACK_MS = 60.0
+_MAX_EARLY_MS = 2_000  # by which a network may hold back the packet before and not this one
 _BY_NAME = {codec.name: codec for codec in CODECS}
 
 
@@ -49,12 +50,13 @@ class RtpLine:
         self._other: RtpSender | None = None
         self._held: list[Heard] = []  # of the other sender
         self._n_held_before = 0  # those before the sender's latest packet
+        self._arrived_ms: float | None = None  # the sender's latest packet
 
     def push(self, heard: Heard) -> list[Command]:
         """Take a packet; return audio and gaps that are due."""
         if self._sender is None:
             self._sender = RtpSender(heard)
-        if self._sender.has_sent(heard):
+        if self._sender.has_sent(heard, self._max_ahead_ms(heard)):
             self._n_held_before = len(self._held)
             self._note(self._sender, heard)
             return self._placed(self._sender, self._sender.push(heard))
@@ -62,6 +64,12 @@ class RtpLine:
         lasts_ms = sum(one.duration_ms for one in self._held)
         is_sure = lasts_ms >= HOLD_MS and self._is_quiet()
         return self._follow(self._sender) if is_sure else []
+
+    def _max_ahead_ms(self, heard: Heard) -> int:
+        """Return how much later a packet of the sender can be: no pause is longer than it took."""
+        if self._arrived_ms is None or heard.arrived_ms is None:
+            return MAX_GAP_MS
+        return min(MAX_GAP_MS, round(heard.arrived_ms - self._arrived_ms) + _MAX_EARLY_MS)
 
     def flush(self) -> list[Command]:
         """Return everything that waits: nothing may come for long."""
@@ -120,6 +128,7 @@ class RtpLine:
         media_ms = self._begin_ms + sender.media_ms(heard)
         if heard.arrived_ms is None:
             return
+        self._arrived_ms = heard.arrived_ms
         self._floor.note(heard.arrived_ms, media_ms)
         if self._true_floor_ms is not None and heard.arrived_ms <= self._settled_at_ms:
             late_ms = self._true_floor_ms - (self._floor.least_ms or 0.0)

@@ -43,6 +43,15 @@ class RtpWire(asyncio.DatagramProtocol):
         self.is_close_acknowledged = True  # there is no closing handshake
 
     @property
+    def is_over(self) -> bool:
+        """Whether the call has ended."""
+        return self._is_over
+
+    def expect(self, *hosts: str) -> None:
+        """Take audio from these addresses too: the call's description was changed."""
+        self._callers = self._callers | set(hosts)
+
+    @property
     def port(self) -> int:
         """The port listened on; 0 before the socket is open."""
         if self._transport is None:

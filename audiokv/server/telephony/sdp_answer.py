@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aiosipua.sdp import negotiate_sdp
+from aiosipua.sdp_negotiate import SdpNegotiationError
 
 from audiokv.server.telephony.codecs import OPUS
 
@@ -17,6 +18,8 @@ _DIRECTIONS = ("sendrecv", "sendonly", "recvonly", "inactive")
 _OPUS_RTPMAP = "opus/48000/2"  # RFC 7587, section 4.1: always two channels, whatever is sent
 # What is heard is 16 kHz mono; redundancy is not asked for, as nothing lost is made up for.
 _OPUS_WISHES = "maxplaybackrate=16000; stereo=0; useinbandfec=0"
+_PLAIN = ("RTP/AVP", "RTP/AVPF")  # what is encrypted cannot be heard
+_MAX_CHANNELS = {"opus": 2}  # of any other, one
 _DIGITS = "telephone-event"
 
 
@@ -30,14 +33,18 @@ def answer_to(offer: SdpMessage, host: str, port: int, payload_types: PayloadTyp
         payload_types: Learns what the offer's payload types stand for.
 
     Raises:
-        SdpNegotiationError: The offer has no audio in a codec known here.
+        SdpNegotiationError: The offer has no audio in a codec known here, or it is encrypted
+            or refused by the caller (port 0).
     """
     offered = offer.audio
+    if offered is not None and (offered.proto not in _PLAIN or not offered.port):
+        raise SdpNegotiationError
     codecs = offered.codecs if offered is not None else []
     known = [
         codec.payload_type
         for codec in codecs
-        if payload_types.learn(codec.payload_type, codec.encoding_name, codec.clock_rate)
+        if (codec.channels or 1) <= _MAX_CHANNELS.get(codec.encoding_name.lower(), 1)
+        and payload_types.learn(codec.payload_type, codec.encoding_name, codec.clock_rate)
     ]
     digits = (c.payload_type for c in codecs if c.encoding_name.lower() == _DIGITS)
     answer, chosen = negotiate_sdp(

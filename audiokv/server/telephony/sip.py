@@ -21,9 +21,11 @@ from aiosipua.transport import UdpSipTransport
 
 from audiokv.server.failure_log import log_failure
 from audiokv.server.telephony.codecs import PayloadTypes
+from audiokv.server.telephony.mapped_address import for_family, plain
 from audiokv.server.telephony.rtp import RtpDialect
 from audiokv.server.telephony.rtp_wire import RtpWire
 from audiokv.server.telephony.sdp_answer import answer_to
+from audiokv.server.telephony.sip_calls import forget, is_awaiting_ack
 from audiokv.server.telephony.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class _UdpPort(UdpSipTransport, asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
         """Take a message; a stranger's INVITE is refused, anything else of strangers dropped."""
-        peer = (str(addr[0]), int(addr[1]))
+        peer = (plain(str(addr[0])), int(addr[1]))
         if self._is_allowed(peer[0]):
             self._dispatch(data, peer)
         elif data.startswith(b"INVITE "):
@@ -93,11 +95,11 @@ class _UdpPort(UdpSipTransport, asyncio.DatagramProtocol):
         """
         host, port = addr
         try:
-            ip_address(host.partition("%")[0])
+            known = for_family(host, self.socket.family if self.socket else socket.AF_UNSPEC)
         except ValueError:
             return
         if 0 < port <= MAX_PORT:
-            super().send(message, addr)
+            super().send(message, (known, port))
 
     def refuse(self, request: SipMessage, peer: tuple[str, int], status: int, reason: str) -> None:
         """Answer a request, keeping nothing of it in memory."""
@@ -188,8 +190,13 @@ class SipPort:
         """Whether a message is an INVITE that was answered: its answer is repeated anyway."""
         if not isinstance(message, SipRequest) or message.method.upper() != "INVITE":
             return False
-        is_first = ";tag=" not in (message.headers.get_first("to") or "").lower()
-        return is_first and (message.call_id or "") in self._calls
+        call_id = message.call_id or ""
+        if ";tag=" not in (message.headers.get_first("to") or "").lower():
+            return call_id in self._calls
+        call = self._uas.get_call(call_id) if self._uas is not None else None
+        if call is None or not is_awaiting_ack(call):
+            return False
+        return call.invite.get_header("cseq") == message.get_header("cseq")
 
     def close(self) -> None:
         """Hang every call up."""
@@ -210,8 +217,10 @@ class SipPort:
     def _on_invite(self, call: IncomingCall) -> None:
         if not self._has_room():
             call.reject(UNAVAILABLE)
+            self._forget(call)
         elif call.sdp_offer is None:
             call.reject(NOT_ACCEPTABLE)
+            self._forget(call)
         else:
             task = asyncio.ensure_future(self._serve(call, call.sdp_offer))
             self._tasks.add(task)
@@ -228,6 +237,8 @@ class SipPort:
             host = _address_towards(call.source_addr[0])
             loop = asyncio.get_running_loop()
             await loop.create_datagram_endpoint(lambda: wire, local_addr=(host, 0))
+            if wire.is_over:  # cancelled meanwhile, and refused with 487
+                return
             call.advertised_addr = (host, call.transport.local_addr[1] if call.transport else 0)
             call.accept(answer_to(offer, host, wire.port, payload_types))
             is_answered = True
@@ -241,19 +252,35 @@ class SipPort:
         finally:
             self._calls.pop(call.call_id, None)
             wire.abort()
+            self._forget(call)
 
     def _on_reinvite(self, call: IncomingCall) -> None:
-        """Answer a change within a call: another codec, hold, or the same again."""
-        known = self._calls.get(call.call_id)
-        if known is None or call.sdp_offer is None:
-            call.reject(NOT_ACCEPTABLE)
+        """Answer a change within a call: another codec, hold, or the same again.
+
+        A change that cannot be leaves the call as it was (RFC 3261, section 14.2); the library's
+        ``reject`` would end it.
+        """
+        known, offer = self._calls.get(call.call_id), call.sdp_offer
+        if known is None or offer is None:
+            self._refuse_change(call)
             return
+        host = _address_towards(call.source_addr[0])
         try:
-            host = _address_towards(call.source_addr[0])
-            answer = answer_to(call.sdp_offer, host, known.wire.port, known.payload_types)
-            call.accept(answer)
+            answer = answer_to(offer, host, known.wire.port, known.payload_types)
         except SdpNegotiationError:
-            call.reject(NOT_ACCEPTABLE)
+            self._refuse_change(call)
+            return
+        known.wire.expect(*(offer.rtp_address or ())[:1])
+        call.accept(answer)
+
+    def _refuse_change(self, call: IncomingCall) -> None:
+        if self._udp is not None:
+            reason = "Not Acceptable Here"
+            self._udp.refuse(call.invite, call.source_addr, NOT_ACCEPTABLE, reason)
+
+    def _forget(self, call: IncomingCall) -> None:
+        if self._uas is not None:
+            forget(self._uas, call)
 
     def _end(self, call_id: str) -> None:
         known = self._calls.get(call_id)

@@ -14,6 +14,7 @@ from audiokv.models.gemma3n.gemma3n_stream import WindowOptions
 from audiokv.streaming.audio_cache import CacheOptions
 from audiokv.streaming.audio_format import AudioFormat, Encoding
 from audiokv.streaming.captions import Caption
+from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.session import Session
 from tests.models.gemma3n.conftest import sound
 
@@ -67,6 +68,28 @@ def test_the_folders_settings_count(folder: Path, tmp_path: Path) -> None:
     (hypothesis,) = recognizer.decode([stream])
     assert stream._decoder.heads == ((3, 1),)
     assert hypothesis.language is None
+
+
+@pytest.mark.parametrize("head", [[0, 0], [4, 1], [6, 0], [99, 0], [3, 4], [3, 99]])
+def test_heads_that_the_model_has_not_are_refused(
+    folder: Path, tmp_path: Path, head: list[int]
+) -> None:
+    made = with_settings(folder, tmp_path, alignment_heads=[[3, 1], head])
+    with pytest.raises(ConfigError) as caught:
+        Gemma3nRecognizer(made, "tiny")
+    assert caught.value.code == "bad_model_settings"
+    assert f"{made / 'audiokv.json'} " in caught.value.message
+    assert f"alignment_heads has {head}" in caught.value.message
+    assert "heads 0 to 3 of the full-attention layers [1, 3, 5]" in caught.value.remedy
+
+
+@pytest.mark.parametrize("layer", [1, 3, 5])
+def test_every_head_of_the_full_attention_layers_may_be_named(
+    folder: Path, tmp_path: Path, layer: int
+) -> None:
+    heads = [[layer, head] for head in range(4)]
+    made = with_settings(folder, tmp_path, alignment_heads=heads)
+    assert Gemma3nRecognizer(made, "tiny").info.aligns
 
 
 def test_a_model_of_one_language_says_which(folder: Path) -> None:

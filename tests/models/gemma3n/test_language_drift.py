@@ -29,6 +29,61 @@ WITHOUT_LISTS = {
     "cs": "včera celý den pršelo, a tak jsem zůstal doma a četl novou knihu",
 }
 
+# Ordinary sentences whose function words are spelled like English ones.
+LIKE_ENGLISH = [
+    ("pl", "Co to jest i do kogo to należy a do kogo nie"),
+    ("pl", "I to on was do tego i do nas namówił"),
+    ("da", "I morgen er han her for os, og i aften i byen"),
+    ("da", "Vi skal have mad i aften, og i morgen skal I have fri her"),
+    ("no", "Han er her i kveld for å lage mat, og vi er her i morgen"),
+    ("hu", "Az is be van zárva, ez is be van zárva, a ház is"),
+    ("cs", "A on to i do kina a do divadla nese"),
+    ("sk", "A on to i do školy a do mesta vozí"),
+    ("hr", "I on i ona to i do sutra a možda i do petka"),
+    ("sr", "I on je to i do podne a i do mraka radio"),
+    ("sl", "On in ona sta to in to do večera in do jutra"),
+    ("tr", "Be abi, her can bir, her can eşit be"),
+    ("ro", "Are in plan a merge in oras, are a face"),
+]
+# Languages whose letters are not known here, in letters of their own and in Latin ones.
+ELSEWHERE = {
+    "mr": "काल पाऊस पडत होता म्हणून मी दिवसभर घरी बसून पुस्तक वाचले",
+    "ne": "हिजो पानी परेकाले म दिनभरि घरमै बसेर किताब पढेँ",
+    "mk": "вчера врнеше дожд и затоа цел ден седев дома и читав книга",
+    "ka": "გუშინ წვიმდა და მთელი დღე სახლში ვიჯექი და წიგნს ვკითხულობდი",
+    "is": "í gær rigndi og þess vegna sat ég heima allan daginn og las bók",
+}
+TWO_SENTENCES = (
+    "I am sorry, but I cannot help you with that recording. "
+    "There is no speech in it that could be written down."
+)
+
+
+@pytest.mark.parametrize(("language", "text"), LIKE_ENGLISH)
+def test_words_that_are_spelled_like_english_ones_are_no_english(language: str, text: str) -> None:
+    assert not drifts(text, language)
+
+
+@pytest.mark.parametrize(
+    "language", sorted({language for language, _ in LIKE_ENGLISH} | {*ELSEWHERE})
+)
+def test_two_english_sentences_are_noticed_in_languages_without_a_list(language: str) -> None:
+    assert drifts(TWO_SENTENCES, language)
+    assert drifts(SPOKEN["en"], language)
+
+
+def test_two_words_that_only_english_has_are_asked_for() -> None:
+    shared = "on to i do was we her he my be in"
+    assert not drifts(shared, "pl")
+    assert not drifts(f"{shared} they they they", "pl")
+    assert drifts(f"{shared} they would", "pl")
+
+
+@pytest.mark.parametrize("language", ELSEWHERE)
+def test_letters_are_not_judged_where_they_are_not_known(language: str) -> None:
+    assert not drifts(ELSEWHERE[language], language)
+    assert drifts(ELSEWHERE["ka"], "pl")
+
 
 @pytest.mark.parametrize("language", [*SPOKEN, *WITHOUT_LISTS])
 def test_text_in_the_language_is_none(language: str) -> None:

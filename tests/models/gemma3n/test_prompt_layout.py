@@ -7,15 +7,14 @@ import pytest
 from transformers import Gemma3nConfig
 
 from audiokv.models.base import StreamOptions
+from audiokv.models.gemma3n.model_settings import ModelSettings
 from audiokv.models.gemma3n.prompt_layout import (
     ChatLayout,
-    ModelSettings,
     PlainLayout,
     SpecialTokens,
     choose_layout,
 )
 from audiokv.models.gemma3n.vocabulary import Vocabulary
-from audiokv.streaming.errors import ConfigError
 from tests.models.gemma3n.conftest import AUDIO, SPECIAL, TEXT
 
 if TYPE_CHECKING:
@@ -136,38 +135,3 @@ def test_the_layout_follows_the_vocabulary_unless_the_settings_say_otherwise(
     assert isinstance(choose_layout(ModelSettings(), special, plain), PlainLayout)
     assert isinstance(choose_layout(ModelSettings("plain"), special, chat), PlainLayout)
     assert isinstance(choose_layout(ModelSettings("chat"), special, plain), ChatLayout)
-
-
-def test_settings_are_read_from_the_folder(tmp_path: Path) -> None:
-    assert ModelSettings.from_folder(tmp_path) == ModelSettings()
-    settings = {
-        "prompt": "plain",
-        "languages": ["en"],
-        "alignment_heads": [[3, 1], [5, 0]],
-        "pad_to_slots": 188,
-        "dtype": "bfloat16",
-        "max_positions": 4096,
-        "resets_norm": True,
-    }
-    (tmp_path / "audiokv.json").write_text(json.dumps(settings))
-    assert ModelSettings.from_folder(tmp_path) == ModelSettings(
-        "plain", frozenset({"en"}), ((3, 1), (5, 0)), 188, "bfloat16", 4096, resets_norm=True
-    )
-
-
-@pytest.mark.parametrize(
-    ("contents", "what"),
-    [
-        ("{", "property name"),
-        ('{"promt": "chat"}', "promt"),
-        ('{"prompt": "poem"}', "poem"),
-        ('{"dtype": "int3"}', "int3"),
-        ('{"alignment_heads": [1]}', "unpack"),
-        ("[1]", "sequence"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(tmp_path: Path, contents: str, what: str) -> None:
-    (tmp_path / "audiokv.json").write_text(contents)
-    with pytest.raises(ConfigError, match=what) as caught:
-        ModelSettings.from_folder(tmp_path)
-    assert "audiokv.json" in caught.value.message

@@ -25,7 +25,9 @@ def test_other_paths_have_none(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "route", [*PATHS.values(), *(own.route for own in OWN_PORTS)], ids=lambda r: str(id(r))[-4:]
+    "route",
+    [*PATHS.values(), *(own.route for own in OWN_PORTS)],
+    ids=[*PATHS, *(own.setting for own in OWN_PORTS)],
 )
 def test_each_connection_has_a_dialect_of_its_own(route: Route) -> None:
     config = ServerConfig()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 
+REFUSED = 300  # the least status that is
 PATIENCE_S = 5  # a limit for tests that hang, never a wait
 
 
@@ -21,13 +22,14 @@ class SipCaller:
     """One call, from INVITE to BYE.
 
     Attributes:
-        answer: The final answer to the latest INVITE.
+        answer: The final answer that is in force.
+        n_requests: Number of the latest request but ACK and CANCEL.
     """
 
     def __init__(self, port: int, call_id: str = "call-1") -> None:
         self._peer = ("127.0.0.1", port)
         self._call_id = call_id
-        self._n_requests = 0
+        self.n_requests = 0
         self._to_tag = ""
         self.answer = ""
 
@@ -50,13 +52,14 @@ class SipCaller:
 
     def send(self, method: str, body: str = "", *, number: int | None = None) -> None:
         """Send a request of the call; another number than its own repeats an earlier one."""
-        if number is None and method != "ACK":
-            self._n_requests += 1
+        if number is None and method not in ("ACK", "CANCEL"):
+            self.n_requests += 1
         me = f"127.0.0.1:{self._port(self._signals)}"
-        sequence = number or self._n_requests
+        sequence = number or self.n_requests
+        branch = "INVITE" if method == "CANCEL" else method  # that of what it cancels
         lines = [
             f"{method} sip:captions@127.0.0.1 SIP/2.0",
-            f"Via: SIP/2.0/UDP {me};branch=z9hG4bK{self._call_id}{sequence}{method}",
+            f"Via: SIP/2.0/UDP {me};branch=z9hG4bK{self._call_id}{sequence}{branch}",
             f"From: <sip:alice@{me}>;tag=a1",
             f"To: <sip:captions@127.0.0.1>{self._to_tag}",
             f"Call-ID: {self._call_id}",
@@ -104,12 +107,22 @@ class SipCaller:
         self, *codecs: int, direction: str = "sendrecv", maps: tuple[str, ...] = ()
     ) -> int:
         """Offer codecs; return the status of the answer, acknowledged."""
-        self.send("INVITE", self.offer(*codecs, direction=direction, maps=maps))
-        self.answer = await self.response("INVITE")
-        found = re.search(r"(?im)^to:.*(;tag=[^;\r\n]+)", self.answer)
+        return await self.invite_with(self.offer(*codecs, direction=direction, maps=maps))
+
+    async def invite_with(self, offer: str) -> int:
+        """Make an offer; return the status of the answer, acknowledged.
+
+        One that is refused within a call leaves the answer before in force.
+        """
+        self.send("INVITE", offer)
+        answer = await self.response("INVITE")
+        status = int(answer.split()[1])
+        if status < REFUSED or not self._to_tag:
+            self.answer = answer
+        found = re.search(r"(?im)^to:.*(;tag=[^;\r\n]+)", answer)
         self._to_tag = found[1] if found else ""
         self.send("ACK")
-        return int(self.answer.split()[1])
+        return status
 
     @property
     def audio_port(self) -> int:

@@ -25,6 +25,15 @@ async def test_only_the_caller_is_heard() -> None:
     assert await wire.receive() == b"caller"
 
 
+async def test_a_changed_description_adds_addresses() -> None:
+    wire = a_wire()
+    wire.expect("192.0.2.8")
+    wire.expect()
+    wire.datagram_received(b"moved", ("192.0.2.8", 4_000))
+    wire.datagram_received(b"caller", CALLER)
+    assert [await wire.receive(), await wire.receive()] == [b"moved", b"caller"]
+
+
 async def test_a_datagram_knows_when_it_came() -> None:
     clock = ManualClock()
     wire = a_wire(clock=clock)
@@ -56,6 +65,12 @@ async def test_the_end_comes_after_what_was_heard_and_stays() -> None:
             await wire.receive()
     wire.abort()
     assert hung_up == []  # the caller did
+
+
+async def test_a_call_is_over_at_its_end_only() -> None:
+    going_on, ended = a_wire(), a_wire()
+    ended.end()
+    assert (going_on.is_over, ended.is_over) == (False, True)
 
 
 async def test_closing_hangs_up_once_and_sends_nothing() -> None:

@@ -81,8 +81,18 @@ def test_nothing_is_ever_sent(offered: str, direction: str) -> None:
         ("m=video 5000 RTP/AVP 0",),
         ("m=audio 5000 RTP/AVP 96", "rtpmap:96 opus/16000"),
         ("m=audio 5000 RTP/AVP 101", "rtpmap:101 telephone-event/8000"),
+        ("m=audio 5000 RTP/AVP 96", "rtpmap:96 PCMU/8000/2"),
+        ("m=audio 5000 RTP/AVP 96", "rtpmap:96 opus/48000/3"),
+        ("m=audio 5000 RTP/SAVP 0", "crypto:1 AES_CM_128_HMAC_SHA1_80 inline:AAAA"),
+        ("m=audio 5000 UDP/TLS/RTP/SAVPF 0",),
+        ("m=audio 0 RTP/AVP 0",),
     ],
 )
 def test_an_offer_without_a_known_codec_cannot_be_answered(described: tuple[str, ...]) -> None:
     with pytest.raises(SdpNegotiationError):
         answered(*described)
+
+
+def test_one_channel_may_be_named_and_feedback_offered() -> None:
+    assert "m=audio 4000 RTP/AVP 96" in answered("m=audio 5000 RTP/AVP 96", "rtpmap:96 PCMU/8000/1")
+    assert "m=audio 4000 RTP/AVPF 0" in answered("m=audio 5000 RTP/AVPF 0")

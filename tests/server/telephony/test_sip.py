@@ -3,8 +3,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,24 +14,17 @@ from audiokv.streaming.audio_format import AudioFormat
 from audiokv.streaming.errors import ConfigError
 from audiokv.streaming.g711 import decode_mulaw, encode_alaw, encode_mulaw
 from benchmarks.telephone_line import ENCODINGS
-from tests.server.doubles import ManualClock, captions_in, settle, speech, undisturbed, until
+from tests.server.doubles import ManualClock, captions_in, settle, undisturbed, until
 from tests.server.running import running_server
 from tests.server.telephony.calling import Follower
 from tests.server.telephony.rtp_packets import rtp, wide
 from tests.server.telephony.sip_caller import SipCaller
+from tests.server.telephony.telephone import samples_of, speak, taken, telephone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from audiokv.server.app import CaptionServer
     from audiokv.streaming.captions import Caption
 
 NARROW = AudioFormat(sample_rate_hz=8_000)
-
-
-def samples_of(seed: int, n_packets: int) -> list[np.ndarray[Any, np.dtype[np.int16]]]:
-    noise = np.frombuffer(speech(seed, seconds=n_packets / 50, pause_every_s=60), "<i2")
-    return list((noise // 2)[: 160 * n_packets].astype(np.int16).reshape(n_packets, 160))
 
 
 def finals(captions: list[Caption]) -> list[tuple[str, int, int]]:
@@ -41,31 +33,6 @@ def finals(captions: list[Caption]) -> list[tuple[str, int, int]]:
 
 def expected(audio: bytes) -> list[tuple[str, int, int]]:
     return finals(captions_in(undisturbed(audio, fmt=NARROW)))
-
-
-@asynccontextmanager
-async def telephone(server: CaptionServer, call_id: str = "call-1") -> AsyncIterator[SipCaller]:
-    caller = SipCaller(server.other_ports["sip_port"], call_id)
-    await caller.open()
-    try:
-        yield caller
-    finally:
-        caller.close()
-
-
-async def speak(server: CaptionServer, caller: SipCaller, packets: list[bytes]) -> None:
-    """Send packets no faster than they are taken: UDP makes no one wait."""
-    entry = next(iter(server.registry._by_name.values()))
-    for n, packet in enumerate(packets):
-        caller.send_audio(packet)
-        if n % 20 == 19:
-            await until(lambda due=20 * (n - 19): entry.stream.received_ms >= due)  # type: ignore[misc]
-
-
-async def taken(server: CaptionServer, n_ms: int) -> None:
-    """Wait until so much of the one call was taken; the newest 2.5 ms are held back."""
-    entry = next(iter(server.registry._by_name.values()))
-    await until(lambda: entry.stream.received_ms >= n_ms)
 
 
 async def test_a_call_is_answered_heard_and_ended_by_bye() -> None:
