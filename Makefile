@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 ARGS ?=
 PYTEST_ARGS ?=
+TEST_WORKERS ?= 2
 # On 64-bit Linux the torch of the default package index is a CUDA build of several GB. Where your
 # index has no CPU build, set this to the CPU index that PyTorch's installation page names.
 TORCH_INDEX ?=
@@ -52,7 +53,7 @@ serve: serve-packages $(VENV)/.ready
 	@$(BIN)/audiokv serve $(ARGS) || [ $$? = 130 ]
 
 test: test-packages check
-	$(BIN)/pytest --cov=audiokv.streaming --cov-branch --cov-fail-under=100 \
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist loadfile --cov=audiokv.streaming --cov-branch --cov-fail-under=100 \
 	  --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
 
 check: $(VENV)/.ready-dev
