@@ -52,8 +52,9 @@ help:
 serve: serve-packages $(VENV)/.ready
 	@$(BIN)/audiokv serve $(ARGS) || [ $$? = 130 ]
 
+# One inference thread for each worker: more of them spin against each other.
 test: test-packages check
-	$(BIN)/pytest -n $(TEST_WORKERS) --dist loadfile --cov=audiokv.streaming --cov-branch --cov-fail-under=100 \
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_WORKERS) --dist loadfile --cov=audiokv.streaming --cov-branch --cov-fail-under=100 \
 	  --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
 
 check: $(VENV)/.ready-dev

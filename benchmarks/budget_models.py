@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from audiokv.models.cache.slot_cache import SlotCache
+from audiokv.models.audio_llm.text_part import TextPart
 from audiokv.models.gemma3n.mel import IncrementalMel, MelFrontEnd
 from audiokv.models.gemma3n.prefix import Prefix
-from audiokv.models.gemma3n.speech_model import SpeechModel
 from audiokv.models.gemma3n.tower import StreamingTower
 from audiokv.models.load import load_recognizer
 from audiokv.models.silero import SileroModel
@@ -79,7 +79,7 @@ GEMMA_PARTS = (
     (StreamingTower, "finish", "audio tower"),
     (Prefix, "run", "new slots into the cache"),
     (Prefix, "run_in_tail", "tail: end of audio, text, draft, new tokens"),
-    (SpeechModel, "logits", "output layer"),
+    (TextPart, "logits", "output layer"),
     (PolicyDriver, "plan", "eviction in the step"),
     (PolicyDriver, "apply", "eviction in the step"),
     (SlotCache, "keep", "eviction in the step"),
