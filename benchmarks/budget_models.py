@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from audiokv.models.cache.slot_cache import SlotCache
 from audiokv.models.audio_llm.text_part import TextPart
+from audiokv.models.cache.slot_cache import SlotCache
 from audiokv.models.gemma3n.mel import IncrementalMel, MelFrontEnd
 from audiokv.models.gemma3n.prefix import Prefix
 from audiokv.models.gemma3n.tower import StreamingTower
