@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 RATE_HZ = 16_000
 TELEPHONE_HZ = 8_000
+SPOKEN = ("librispeech/1089-134691-0001.flac", "librivox/austen-0930.wav")  # 25 words
 MORE_ERRORS = 0.02  # what a client may lose against the native protocol, as a share of the words
 _PEAK = 32_767
 _PACKET_MS = 20

@@ -23,6 +23,7 @@ from tests.clients import (
 from tests.clients.spoken_words import (
     MORE_ERRORS,
     RATE_HZ,
+    SPOKEN,
     TELEPHONE_HZ,
     NativeStart,
     Recording,
@@ -48,7 +49,6 @@ pytestmark = [pytest.mark.clients, pytest.mark.weights, pytest.mark.slow]
 
 TOKEN = "correct-horse"  # noqa: S105  of a test
 PATIENCE_S = 300
-SPOKEN = ("librispeech/1089-134691-0001.flac", "librivox/austen-0930.wav")
 PAUSE_MS = 700
 OPENAI_HZ = 24_000
 TAIL_MS = 1_500  # silence after which a turn has ended

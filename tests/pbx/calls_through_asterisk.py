@@ -22,6 +22,7 @@ from audiokv.server.config import ServerConfig
 from audiokv.streaming.audio_format import AudioFormat, Encoding
 from tests.clients.spoken_words import (
     MORE_ERRORS,
+    SPOKEN,
     TELEPHONE_HZ,
     NativeStart,
     Recording,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
 TOKEN = "correct-horse"  # noqa: S105  a test's
 PATIENCE_S = 240
-SPOKEN = ("librispeech/1089-134691-0001.flac", "librivox/austen-0930.wav")
 PAUSE_MS = 1_000  # the first is longer than it takes to begin to snoop on a call
 EACH_OF_TWENTY_S = 4
 ENTERED, LEFT = "StasisStart", "StasisEnd"

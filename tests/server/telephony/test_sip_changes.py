@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from aiosipua import SipRequest
 
+from audiokv.server.telephony import sip
 from audiokv.server.telephony.sip import SipPort
 from audiokv.streaming.g711 import encode_mulaw
 from tests.server.doubles import ManualClock, settle, until
@@ -187,3 +190,19 @@ async def test_the_library_forgets_a_call_that_the_server_ended(*, is_acknowledg
     assert uas.transactions._server == {}
     caller.close()
     await port.wait_closed()
+
+
+def test_at_a_socket_for_both_families_a_caller_of_ipv4_is_known_and_answered() -> None:
+    heard: list[tuple[str, int]] = []
+    sent: list[tuple[str, int]] = []
+    port = sip._UdpPort(("::", 0), {"192.0.2.1"}.__contains__)
+    port._dispatch = lambda data, addr: heard.append(addr)  # type: ignore[method-assign]  # noqa: ARG005
+    port.socket = SimpleNamespace(family=socket.AF_INET6)  # type: ignore[assignment]
+    port._udp_transport = SimpleNamespace(  # type: ignore[assignment]
+        sendto=lambda _, address: sent.append(address)
+    )
+    port.datagram_received(b"OPTIONS sip:captions SIP/2.0\r\n\r\n", ("::ffff:192.0.2.1", 5060))
+    port.datagram_received(b"OPTIONS sip:captions SIP/2.0\r\n\r\n", ("::ffff:192.0.2.2", 5060))
+    assert heard == [("192.0.2.1", 5060)]
+    port.refuse(SipRequest(method="OPTIONS", uri="sip:captions"), heard[0], 403, "Forbidden")
+    assert sent == [("::ffff:192.0.2.1", 5060)]
